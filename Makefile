@@ -1,0 +1,55 @@
+# Two commands do everything on a fresh machine: `make test` and `make reproduce`.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.krylow-setup
+# What the tests and the reproduction need. `cluster` (ray) is large and left to those who want it.
+EXTRAS ?= cli,train,sklearn,pyg,report,large,nlp,dev
+WORKERS ?= 2
+CODE := $(wildcard src tests benchmarks examples)
+# One thread a worker: the workers are the parallelism, and sums do not depend on the machine's core count.
+PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+.PHONY: help setup lint test test-slow reproduce bench docs format clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-11s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## create .venv and install krylow with everything the tests need
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch -e '.[$(EXTRAS)]'
+	@touch $@
+
+lint: setup  ## style, types and the order of the layers
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint  ## lint, then every fast test and every docstring example
+	$(PYTEST) -m "not slow" --doctest-modules src/krylow tests
+
+test-slow: setup  ## the end-to-end tests (minutes)
+	$(PYTEST) -m slow tests
+
+reproduce: setup  ## train and measure the paper's table 1
+	$(BIN)/krylow reproduce table1
+
+bench: setup  ## the peers side by side
+	$(BIN)/krylow bench
+
+docs: setup  ## build the documentation into docs/_build/html
+	$(BIN)/python -m sphinx -b html docs docs/_build/html
+
+format: setup  ## rewrite the code in the house format
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+clean:  ## remove .venv, caches and built files
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
