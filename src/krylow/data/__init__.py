@@ -1,0 +1,22 @@
+"""Data: graphs to train and test on, drawn or read, reproducible from a seed."""
+
+from krylow.data.families import GraphFamily, load_family, read_folder, split_family
+from krylow.data.local import DataNotFoundError, cache_folder, data_folder
+from krylow.data.sbm import sbm, sbm_labels
+from krylow.data.subgraphs import connected_subgraphs
+from krylow.data.tudataset import read_tudataset, tudataset
+
+__all__ = [
+    "DataNotFoundError",
+    "GraphFamily",
+    "cache_folder",
+    "connected_subgraphs",
+    "data_folder",
+    "load_family",
+    "read_folder",
+    "read_tudataset",
+    "sbm",
+    "sbm_labels",
+    "split_family",
+    "tudataset",
+]

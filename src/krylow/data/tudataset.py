@@ -1,0 +1,147 @@
+"""The TUDataset collection: small real graphs (proteins, molecules, social networks), by name.
+
+The raw text files are read by a reader of our own, wherever they come from: it needs no extra package, writes
+nothing beside the data, and text can carry no code (PyG's loader keeps its processed form as a pickle).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+from krylow._checks import InputError
+from krylow.data.local import VARIABLE, DataNotFoundError, cache_folder, data_folder, find_folder
+
+#: What a whole copy holds, for the data sets we have results on: graphs, nodes, lines of the edge list.
+COUNTS = {"PROTEINS": (1113, 43471, 162088)}
+
+
+def tudataset(name: str, *, download: bool = True) -> list[scipy.sparse.csr_array]:
+    """Return the graphs of a TUDataset as sparse adjacencies.
+
+    Looked for in ``$KRYLOW_DATA/NAME/``, then in the cache (see :mod:`krylow.data.local`), then downloaded into the
+    cache by PyG's ``TUDataset``. Graphs are undirected and unweighted: an edge listed in either direction counts once,
+    self-loops are dropped, and labels and attributes are not read. No checksums are published for the collection;
+    what is checked is that the files agree with each other and, for PROTEINS, the number of graphs, nodes and edges.
+
+    Parameters
+    ----------
+    name
+        The data set's name in the collection, such as "PROTEINS", "ENZYMES" or "NCI1".
+    download
+        Whether it may be fetched where it is not local.
+
+    Returns
+    -------
+    list of scipy.sparse.csr_array
+        One ``(n_i, n_i)`` float64 matrix of zeros and ones a graph, in the data set's order.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        raise InputError(f"a TUDataset's name is made of letters, digits, '-' and '_', got {name!r}.")
+    files = (f"{name}_A.txt", f"{name}_graph_indicator.txt")
+    folder = find_folder(name, files)
+    if folder is None and download:
+        folder = _download(name, files)
+    if folder is None:
+        raise _missing(name, files, "downloading was not allowed")
+    return read_tudataset(folder, name)
+
+
+def read_tudataset(folder: str | os.PathLike[str], name: str) -> list[scipy.sparse.csr_array]:
+    """Return the graphs in the raw files ``NAME_A.txt`` and ``NAME_graph_indicator.txt`` of ``folder``.
+
+    Line i of the second file is the graph that node i belongs to; a line ``i, j`` of the first is an edge. Nodes and
+    graphs are counted from 1, and the nodes of a graph are consecutive.
+    """
+    path = Path(folder)
+    edges = _integers(path / f"{name}_A.txt", 2) - 1  # (lines, 2)
+    graph = _integers(path / f"{name}_graph_indicator.txt", 1)[:, 0] - 1  # (nodes,)
+    n = len(graph)
+    if n == 0 or graph[0] != 0 or not np.isin(np.diff(graph), (0, 1)).all():
+        raise InputError(
+            f"{name}_graph_indicator.txt must count the graphs up from 1, without gaps: the copy is damaged."
+        )
+    if len(edges) and not (edges.min() >= 0 and edges.max() < n):
+        raise InputError(f"{name}_A.txt must name nodes 1 to {n}, got {edges.min() + 1} to {edges.max() + 1}.")
+    if not (graph[edges[:, 0]] == graph[edges[:, 1]]).all():
+        raise InputError(
+            f"{name}_A.txt has an edge between two graphs of {name}_graph_indicator.txt: the copy is damaged."
+        )
+    found = (int(graph[-1]) + 1, n, len(edges))
+    if found != COUNTS.get(name, found):
+        raise InputError(
+            f"{name} must have {COUNTS[name]} graphs, nodes and lines of edges, got {found}: fetch a whole copy."
+        )
+    return _split(edges[edges[:, 0] != edges[:, 1]], np.bincount(graph))
+
+
+def _split(edges: np.ndarray, sizes: np.ndarray) -> list[scipy.sparse.csr_array]:
+    """Cut the disjoint union of all graphs, edges ``(e, 2)``, into blocks of the given sizes."""
+    n = int(sizes.sum())
+    row, col = np.concatenate([edges, edges[:, ::-1]]).T
+    union = scipy.sparse.csr_array((np.ones(len(row)), (row, col)), shape=(n, n))  # duplicates are summed
+    union.data[:] = 1
+    union.sort_indices()
+    graphs = []
+    for start, size in zip(np.cumsum(sizes) - sizes, sizes, strict=True):
+        first, last = union.indptr[start], union.indptr[start + size]
+        block = (
+            union.data[first:last],
+            union.indices[first:last] - start,
+            union.indptr[start : start + size + 1] - first,
+        )
+        graphs.append(scipy.sparse.csr_array(block, shape=(int(size), int(size))))
+    return graphs
+
+
+def _integers(path: Path, columns: int) -> np.ndarray:
+    """Read a text file of comma-separated integers, ``(lines, columns)``."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "loadtxt: input contained no data")  # a collection without an edge
+            table = np.loadtxt(path, delimiter=",", dtype=np.int64, ndmin=2, comments=None, encoding="utf-8")
+    except ValueError as error:
+        raise InputError(f"{path.name} must hold {columns} integers a line: {error}") from error
+    if table.size and table.shape[1] != columns:
+        raise InputError(f"{path.name} must hold {columns} integers a line, got {table.shape[1]}.")
+    return table.reshape(-1, columns)
+
+
+def _download(name: str, files: tuple[str, ...]) -> Path:
+    """Fetch the raw files with PyG into a scratch folder, and move them into the cache in one step."""
+    try:
+        from torch_geometric.datasets import TUDataset
+    except ImportError as error:
+        raise _missing(name, files, "fetching it needs torch_geometric: pip install krylow[pyg]") from error
+    target = cache_folder() / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".download-") as scratch:
+        try:
+            raw = Path(TUDataset(scratch, name).raw_dir)
+        except Exception as error:  # whatever the network, the server or the archive did, the way out is the same
+            raise _missing(name, files, f"the download failed ({type(error).__name__}: {error})") from error
+        with contextlib.suppress(OSError):  # another process may have been faster; its copy is as good
+            os.replace(raw, target)
+    folder = find_folder(name, files)
+    if folder is None:
+        raise _missing(name, files, f"what was downloaded to {target} is not whole: remove it")
+    return folder
+
+
+def _missing(name: str, files: tuple[str, ...], why: str) -> DataNotFoundError:
+    root = data_folder()
+    place = f"${VARIABLE}/{name}" if root is None else str(root / name)
+    now = "not set" if root is None else "set"
+    return DataNotFoundError(
+        f"the data set {name!r} was not found, and {why}. Expected the files {' and '.join(files)} in {place} "
+        f"({VARIABLE} is {now}) or in {cache_folder() / name}. On a machine with a network it is downloaded; elsewhere "
+        f"unpack {name}.zip of the TUDataset collection into a folder and set {VARIABLE} to the folder above it. "
+        "Is the name spelled as the collection spells it, such as 'PROTEINS'?"
+    )
