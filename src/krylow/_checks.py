@@ -1,0 +1,149 @@
+"""Every check of user input, in one place.
+
+Each function returns its argument in the form the library works with, or raises an error that says what must hold,
+what came, and what to do. Nothing here changes values: a check never repairs silently.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: Relative asymmetry that is still taken for rounding, in units of eps(dtype).
+SYMMETRY_EPS = 256
+
+
+class InputError(ValueError):
+    """Raised for bad input, with what must hold, what came and what to do."""
+
+
+def floating(x: Tensor, what: str) -> Tensor:
+    """Return ``x`` as floating point: integers and booleans become the default dtype, complex is refused."""
+    if x.is_complex():
+        raise InputError(f"{what} must be real, got {x.dtype}: pass its real part, or the modulus of its weights.")
+    if x.dtype in (torch.float16, torch.bfloat16):
+        raise InputError(f"{what} must be float32 or float64, got {x.dtype}: convert it with .float() or .double().")
+    return x if x.is_floating_point() else x.to(torch.get_default_dtype())
+
+
+def square(x: Tensor, what: str) -> Tensor:
+    """Check for shape ``(*batch, n, n)`` with n >= 1 and no empty batch."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise InputError(f"{what} must be square, (*batch, n, n), got shape {tuple(x.shape)}.")
+    if x.shape[-1] == 0:
+        raise InputError(f"{what} must have at least one node, got shape {tuple(x.shape)}.")
+    if x.numel() == 0:
+        raise InputError(f"{what} is an empty batch, shape {tuple(x.shape)}: pass at least one graph.")
+    return x
+
+
+def finite(x: Tensor, what: str) -> Tensor:
+    """Check that every entry is finite."""
+    if not torch.isfinite(x).all():
+        bad = int((~torch.isfinite(x)).sum())
+        raise InputError(f"{what} must be finite, got {bad} NaN or infinite entries: drop or replace them first.")
+    return x
+
+
+def symmetric(x: Tensor, what: str) -> Tensor:
+    """Check ``x == x.mT`` to rounding."""
+    gap = (x - x.mT).abs().amax(dim=(-2, -1))
+    size = x.abs().amax(dim=(-2, -1))
+    worst = (gap - SYMMETRY_EPS * torch.finfo(x.dtype).eps * size).max()
+    if worst > 0:
+        raise asymmetric(float(gap.max()), what)
+    return x
+
+
+def asymmetric(gap: float, what: str) -> InputError:
+    """Return the error for an asymmetric matrix or edge list."""
+    return InputError(
+        f"{what} must be symmetric (an undirected graph), got entries that differ by up to {gap:.3g} from their "
+        "mirror image: pass (W + W.T) / 2, or both directions of every edge."
+    )
+
+
+def not_a_laplacian(diagonal: Tensor, off_diagonal: Tensor, row_sums: Tensor) -> None:
+    """Refuse a Laplacian where an adjacency is expected, as far as it can be told."""
+    size = diagonal.abs().amax()
+    noise = SYMMETRY_EPS * torch.finfo(diagonal.dtype).eps * size
+    if (
+        off_diagonal.numel()
+        and size > 0
+        and off_diagonal.amax() <= 0 <= diagonal.amin()
+        and row_sums.abs().amax() <= noise
+    ):
+        raise InputError(
+            "W must be an adjacency, got a matrix whose rows sum to zero with no positive entry off the diagonal: "
+            "that is a Laplacian already. Pass it to subspace() or lowpass() as it is."
+        )
+
+
+def not_an_adjacency(L: Tensor) -> None:
+    """Refuse an adjacency where a Laplacian is expected, as far as it can be told."""
+    diagonal = L.diagonal(dim1=-2, dim2=-1)
+    if bool((diagonal == 0).all()) and bool((L >= 0).all()) and bool((L > 0).any()):
+        raise InputError(
+            "L must be a Laplacian, got a non-negative matrix with a zero diagonal: that is an adjacency. "
+            "Pass krylow.laplacian(W)."
+        )
+
+
+def count(value: Any, what: str, low: int = 1, high: int | None = None, hint: str = "") -> int:
+    """Check an integer in [low, high]."""
+    if isinstance(value, bool) or int(value) != value:
+        raise InputError(f"{what} must be an integer, got {value!r}.")
+    if value < low or (high is not None and value > high):
+        span = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise InputError(f"{what} must be {span}{hint}, got {value}.")
+    return int(value)
+
+
+def choice(value: str, options: tuple[str, ...], what: str) -> str:
+    """Check that ``value`` is one of ``options``."""
+    if value not in options:
+        raise InputError(f"{what} must be one of {', '.join(map(repr, options))}, got {value!r}.")
+    return value
+
+
+def k_or_cutoff(k: int | None, cutoff: float | None, n: int) -> None:
+    """Check that exactly one of ``k`` and ``cutoff`` is given, and that it is in range."""
+    if (k is None) == (cutoff is None):
+        came = "neither" if k is None else f"k={k} and cutoff={cutoff}"
+        raise InputError(f"give either k (number of kept frequencies) or cutoff (largest kept one), got {came}.")
+    if k is not None:
+        count(k, "k", 1, n, hint=" (the number of nodes of the smallest graph)")
+
+
+def positive(value: float, what: str) -> float:
+    """Check for a positive finite number."""
+    if not 0 < value < float("inf"):
+        raise InputError(f"{what} must be a positive number, got {value!r}.")
+    return value
+
+
+def signal(x: Tensor, batch_shape: torch.Size, n: int, dtype: torch.dtype) -> Tensor:
+    """Check a signal ``(n,)``, ``(n, c)`` or ``(*batch, n, c)`` against the operator it is filtered with."""
+    if x.is_complex():
+        raise InputError(f"the signal must be real, got {x.dtype}: filter real and imaginary part apart.")
+    if not x.is_floating_point():
+        x = x.to(dtype)
+    if x.dtype != dtype:
+        raise InputError(f"the signal must have the operator's dtype {dtype}, got {x.dtype}: convert one of them.")
+    length = x.shape[-1] if x.ndim == 1 else x.shape[-2] if x.ndim >= 2 else 0
+    if length != n:
+        raise InputError(f"the signal must have one row per node, ({n}, c), got shape {tuple(x.shape)}.")
+    if x.ndim == 1 and batch_shape:
+        raise InputError(
+            f"a batch of {tuple(batch_shape)} graphs needs a signal (*batch, {n}, c), got {tuple(x.shape)}."
+        )
+    if x.ndim > 2:
+        try:
+            torch.broadcast_shapes(x.shape[:-2], batch_shape)
+        except RuntimeError:
+            raise InputError(
+                f"the signal's batch {tuple(x.shape[:-2])} does not fit the operator's {tuple(batch_shape)}."
+            ) from None
+    return finite(x, "the signal")

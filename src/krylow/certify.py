@@ -1,0 +1,370 @@
+r"""How good an answer is: residuals, a bound on the error, and a status in words.
+
+Davis and Kahan bound the error of a subspace by its residual over the gap $\delta = \lambda_{k+1} - \theta_k$. The
+residual is computed; the gap needs a *lower* bound of $\lambda_{k+1}$, which no set of Ritz values can give, for they
+only bound it from above. krylow gets one in two ways.
+
+- **Proved**, for graphs of up to 2048 nodes whose entries are known: if $L + s \hat U \hat U^\top - \sigma I$ has a
+  Cholesky
+  factor, then $\lambda_{k+1}(L) > \sigma$, since adding a positive semidefinite matrix of rank k lifts the smallest
+  eigenvalue at most to $\lambda_{k+1}(L)$. It costs $n^3 / 3$ operations a trial, a fraction of an eigendecomposition.
+- **Estimated**, for larger ones: from the method's own next Ritz pair, after a Lanczos run from a random vector in the
+  complement has looked for an eigenvalue below the cut and found none.
+
+Everything is computed in float64, when it is first asked for, and is not counted in the subspace's own products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from krylow import _checks
+from krylow.extract import ritz
+from krylow.linalg.bounds import davis_kahan
+from krylow.operators import FunctionOperator, Operator
+from krylow.refine.lanczos import lanczos
+from krylow.refine.ritz import SETTLED_POWER
+from krylow.start.gaussian import gaussian
+
+#: Largest graph whose gap is proved by factorisation.
+PROOF_LIMIT = 2048
+#: Trial positions of the floor under lambda_{k+1}, as parts of the way from theta_k to the next Ritz value.
+TRIALS = (0.95, 0.75, 0.5, 0.25, 0.1, 0.03, 0.01)
+#: A gap below this many eps * sqrt(n) * ||L|| cannot be told from none.
+GAP_EPS = 8
+#: Steps of the Lanczos run that looks for missed eigenvalues in the complement.
+PROBE_STEPS = 60
+
+
+class Status(IntEnum):
+    """What happened, ordered by severity; :attr:`advice` says what to do."""
+
+    CONVERGED = 0
+    MAX_STEPS = 1
+    NO_GAP = 2
+    MISSED = 3
+    BREAKDOWN = 4
+
+    @property
+    def advice(self) -> str:
+        """One sentence on what happened and what to do."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Status.CONVERGED: "The error bound is at most tol.",
+    Status.MAX_STEPS: (
+        "The steps or products allowed were spent before the error bound reached tol: raise m or max_products, or use "
+        "a restarted method."
+    ),
+    Status.NO_GAP: (
+        "The k-th and the next eigenvalue cannot be told apart, so the subspace is not unique: choose another k, or a "
+        "cutoff between eigenvalues."
+    ),
+    Status.MISSED: (
+        "The complement holds an eigenvalue below the cut, as where an eigenvalue is repeated or the graph is "
+        "disconnected: use a block or restarted method."
+    ),
+    Status.BREAKDOWN: (
+        "The Krylov space closed before it held k vectors, so the missing columns are zero: use another start vector, "
+        "a block or a restarted method."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    r"""The evidence for a subspace.
+
+    Attributes
+    ----------
+    residuals
+        ``(*batch, k)`` norms of $L x_i - \theta_i x_i$ over the Ritz pairs inside the subspace; infinite for missing
+        columns.
+    floor
+        ``(*batch,)`` lower bound of $\lambda_{k+1}$; -inf where none was found, inf where nothing was dropped.
+    error_bound
+        ``(*batch,)`` bound of the normalised squared subspace error, infinite where no gap shows.
+    statuses
+        ``(*batch,)`` integer codes of :class:`Status`.
+    proved
+        Whether the floor is proved rather than estimated.
+    """
+
+    residuals: Tensor
+    floor: Tensor
+    error_bound: Tensor
+    statuses: Tensor
+    proved: bool
+
+
+@dataclass(frozen=True, repr=False)
+class Subspace:
+    r"""The low-frequency subspace that a method found, what it cost, and how good it is.
+
+    Attributes
+    ----------
+    basis
+        ``(*batch, n, k)``, orthonormal columns. A zero column means that no such vector was found.
+    ritz_values
+        ``(*batch, k)``, ascending; infinite for a zero column.
+    products
+        Products with L that the method spent; a block of s columns costs s.
+    passes
+        Sweeps over L; a block costs one.
+    method
+        The method that was used.
+    why
+        Why it was chosen, in words.
+    tol
+        The error that was asked for.
+    """
+
+    basis: Tensor
+    ritz_values: Tensor
+    operator: Operator
+    products: int
+    passes: int
+    method: str
+    why: str
+    tol: float
+    #: ``(*batch,)`` the method's (k+1)-st Ritz value and its residual, where it has them; exact: the eigenvalue itself.
+    following: Tensor | None = None
+    following_residual: Tensor | None = None
+    exact: bool = False
+
+    @property
+    def k(self) -> int:
+        """Number of kept frequencies."""
+        return self.basis.shape[-1]
+
+    def project(self, x: Tensor) -> Tensor:
+        r"""Return $\hat U \hat U^\top x$ for x ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``."""
+        L = self.operator
+        x = _checks.signal(torch.as_tensor(x), L.batch_shape, L.n, self.basis.dtype)
+        return self.basis @ (self.basis.mT @ x)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The evidence, computed when first asked for: k products, and what the floor costs (see the module)."""
+        return certify(
+            self.operator,
+            self.basis,
+            tol=self.tol,
+            following=self.following,
+            following_residual=self.following_residual,
+            exact=self.exact,
+        )
+
+    @property
+    def residuals(self) -> Tensor:
+        """``(*batch, k)`` residual norms of the Ritz pairs inside the subspace."""
+        return self.certificate.residuals
+
+    @property
+    def error_bound(self) -> Tensor:
+        """``(*batch,)`` bound of the normalised squared subspace error, infinite where no gap shows."""
+        return self.certificate.error_bound
+
+    @property
+    def status(self) -> Status:
+        """The worst status of the batch; :attr:`statuses` has one for each graph."""
+        return Status(int(self.certificate.statuses.max()))
+
+    @property
+    def statuses(self) -> Tensor:
+        """``(*batch,)`` codes of :class:`Status`."""
+        return self.certificate.statuses
+
+    def __repr__(self) -> str:
+        return (
+            f"Subspace(method={self.method!r}, shape={tuple(self.basis.shape)}, products={self.products}, "
+            f"passes={self.passes})"
+        )
+
+
+def certify(
+    L: Operator,
+    basis: Tensor,
+    *,
+    tol: float = 1e-3,
+    following: Tensor | None = None,
+    following_residual: Tensor | None = None,
+    exact: bool = False,
+) -> Certificate:
+    r"""Return the evidence that ``basis`` spans the subspace of the k lowest eigenvalues of L, whoever computed it.
+
+    Parameters
+    ----------
+    L
+        The operator.
+    basis
+        ``(*batch, n, k)``; need not be orthonormal, zero columns count as missing.
+    tol
+        Normalised squared subspace error that counts as converged.
+    following, following_residual
+        ``(*batch,)`` the (k+1)-st Ritz value of whoever computed the basis, an upper bound of $\lambda_{k+1}$, and its
+        residual. None: found by a Lanczos run in the complement.
+    exact
+        Whether ``following`` is $\lambda_{k+1}$ itself.
+    """
+    with torch.no_grad():
+        return _certify(L, basis.detach(), tol, following, following_residual, exact)
+
+
+def _certify(
+    L: Operator,
+    basis: Tensor,
+    tol: float,
+    following: Tensor | None,
+    following_residual: Tensor | None,
+    exact: bool,
+) -> Certificate:
+    eps = torch.finfo(basis.dtype).eps
+    k = basis.shape[-1]
+    A = L.double()
+    norm = A.norm_bound()
+    theta, X, residuals, missing = _ritz_inside(A, basis)
+    theta_k = torch.where(missing, torch.full_like(theta, -torch.inf), theta).amax(-1)
+    total = torch.linalg.vector_norm(residuals, dim=-1)  # infinite where a column is missing
+    noise = GAP_EPS * L.n**0.5 * eps * norm  # (*batch,)
+    everything = L.sizes <= k
+
+    unknown = torch.full_like(theta_k, torch.inf)
+    following = unknown if following is None else following.detach().to(theta_k.dtype)
+    lost = following.isinf() & ~everything
+    if bool(lost.any()):
+        lowest, residual = _probe(A, X)
+        following = torch.where(lost, lowest, following)
+        following_residual = residual if following_residual is None else torch.where(lost, residual, following_residual)
+    proved = exact or (L.n <= PROOF_LIMIT and not isinstance(L, FunctionOperator))
+    below = torch.zeros_like(everything)  # whether the complement is known to reach below the cut
+    if exact:
+        floor = following - noise / GAP_EPS
+    elif proved:
+        floor, below = _proved_floor(A, X, theta_k, following, residuals, total, norm, noise)
+    else:
+        floor, below = _estimated_floor(A, X, theta_k, following, following_residual, total, noise)
+    floor = torch.where(everything, torch.full_like(floor, torch.inf), floor)
+
+    gap = floor - theta_k
+    no_gap = gap <= noise
+    error = davis_kahan(residuals, torch.where(no_gap, torch.zeros_like(gap), gap)) + 4 * eps
+    error = torch.where(everything & ~missing.any(-1), torch.full_like(error, 4 * eps), error)
+    small = total <= eps**SETTLED_POWER * norm
+    codes = torch.full_like(L.sizes, Status.MAX_STEPS)
+    codes[no_gap & small & ~below] = Status.NO_GAP
+    codes[no_gap & small & below] = Status.MISSED
+    codes[error <= max(tol, 4 * eps)] = Status.CONVERGED
+    codes[missing.any(-1)] = Status.BREAKDOWN
+    return Certificate(residuals.to(basis.dtype), floor.to(basis.dtype), error.to(basis.dtype), codes, proved)
+
+
+def _ritz_inside(A: Operator, basis: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return Ritz values, vectors and residuals inside span(basis) in float64, and which columns are missing."""
+    missing = torch.linalg.vector_norm(basis, dim=-2) == 0  # (*batch, k)
+    order = missing.to(torch.int8).argsort(dim=-1, stable=True)
+    missing = torch.take_along_dim(missing, order, dim=-1)
+    X = torch.take_along_dim(basis.to(torch.float64), order[..., None, :], dim=-1)
+    X = torch.linalg.qr(X).Q * ~missing[..., None, :]
+    AX = A @ X
+    lift = 4 * A.norm_bound()[..., None] + 1
+    H = X.mT @ AX + torch.diag_embed(missing * lift)
+    theta, Y = torch.linalg.eigh((H + H.mT) / 2)
+    X, AX = X @ Y, AX @ Y
+    residuals = torch.linalg.vector_norm(AX - X * theta[..., None, :], dim=-2)
+    absent = torch.arange(X.shape[-1], device=X.device) >= (~missing).sum(-1, keepdim=True)
+    inf = torch.full_like(theta, torch.inf)
+    return torch.where(absent, inf, theta), X, torch.where(absent, inf, residuals), absent
+
+
+def lifted_dense(L: Operator) -> Tensor:
+    """Return the dense matrix with its padding nodes lifted above the spectrum, ``(*batch, n, n)``."""
+    dense = L.to_dense()
+    if L.mask is None:
+        return dense
+    top = 2 * L.norm_bound()[..., None] + 1
+    return dense + torch.diag_embed(torch.where(L.mask, torch.zeros_like(top), top))
+
+
+def _proved_floor(
+    A: Operator,
+    X: Tensor,
+    theta_k: Tensor,
+    following: Tensor,
+    residuals: Tensor,
+    total: Tensor,
+    norm: Tensor,
+    noise: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return a proved lower bound of lambda_{k+1}, -inf where none is, and whether the complement reaches below."""
+    lift = 4 * torch.where(norm > 0, norm, torch.ones_like(norm))
+    raised = lifted_dense(A) + lift[..., None, None] * (X @ X.mT)
+    eye = torch.eye(A.n, dtype=X.dtype, device=X.device)
+    slack = A.n * torch.finfo(X.dtype).eps * (norm + lift)  # rounding of the factorisation
+
+    def above(sigma: Tensor) -> Tensor:
+        factor = torch.linalg.cholesky_ex(raised - (sigma + slack)[..., None, None] * eye)
+        return factor.info == 0
+
+    floor = torch.full_like(theta_k, -torch.inf)
+    # No complement value is needed beyond the largest possible one.
+    span = torch.minimum(following, theta_k + lift) - theta_k
+    for part in TRIALS:
+        sigma = theta_k + part * span
+        worth = floor.isneginf() & (span > 0) & (davis_kahan(residuals, part * span) < 1) & theta_k.isfinite()
+        if bool(worth.any()):
+            sigma = torch.where(worth, sigma, -lift)
+            floor = torch.where(worth & above(sigma), sigma, floor)
+    under = theta_k - torch.maximum(10 * total, noise)
+    candidate = floor.isneginf() & under.isfinite()
+    below = torch.zeros_like(candidate)
+    if bool(candidate.any()):
+        below = candidate & ~above(torch.where(candidate, under, -lift))
+    return floor, below
+
+
+def _estimated_floor(
+    A: Operator,
+    X: Tensor,
+    theta_k: Tensor,
+    following: Tensor,
+    following_residual: Tensor | None,
+    total: Tensor,
+    noise: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return the method's next Ritz value less its residual, unless the complement is seen to reach below theta_k."""
+    if following_residual is None:
+        following_residual = torch.zeros_like(theta_k)
+    lowest, _ = _probe(A, X)
+    floor = following - following_residual.to(theta_k.dtype)
+    below = lowest < theta_k - torch.maximum(10 * total, noise)
+    return torch.where(below, torch.full_like(floor, -torch.inf), floor), below
+
+
+def _probe(A: Operator, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the lowest Ritz value, and its residual, of a random vector's Krylov space in the complement of X."""
+
+    def outside(Z: Tensor) -> Tensor:
+        return Z - X @ (X.mT @ Z)
+
+    low, high = A.gershgorin()
+    deflated = FunctionOperator(
+        lambda Z: outside(A @ outside(Z)),
+        A.n,
+        batch_shape=tuple(A.batch_shape),
+        dtype=A.dtype,
+        device=A.device,
+        bounds=(torch.minimum(low, torch.zeros_like(low)), torch.maximum(high, torch.zeros_like(high))),
+    )
+    generator = torch.Generator(device=A.device).manual_seed(2)
+    z = outside(gaussian(A, 1, generator=generator))
+    krylov = lanczos(deflated, z, min(PROBE_STEPS, A.n), reorthogonalize=True)
+    theta, x, _ = ritz(krylov, 1)
+    residual = torch.linalg.vector_norm(deflated @ x - x * theta.nan_to_num(posinf=0.0)[..., None, :], dim=-2)
+    return theta[..., 0], residual[..., 0]

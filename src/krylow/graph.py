@@ -1,0 +1,273 @@
+r"""From an adjacency, in whatever form it comes, to its Laplacian as an operator.
+
+Three Laplacians of a weighted undirected graph with adjacency W and degrees $D_{ii} = \sum_j W_{ij}$:
+
+=============  ==========================================  ==================================================
+kind           definition                                  note
+=============  ==========================================  ==================================================
+combinatorial  $L = D - W$                                 self-loops cancel
+generalized    $\mathcal{L} = D - W + \mathrm{diag}(W)$    the paper's choice as soon as there are self-loops
+normalized     $\bar D^{-1/2} (D - W) \bar D^{-1/2}$       $\bar D_{ii} = \sum_j |W_{ij}|$; isolated nodes: 0
+=============  ==========================================  ==================================================
+
+With non-negative weights all three are positive semidefinite; with negative ones they may be indefinite.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from krylow import _checks
+from krylow._checks import InputError
+from krylow.operators import DenseOperator, FunctionOperator, Operator, SparseOperator
+
+KINDS = ("combinatorial", "generalized", "normalized")
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """A sparse adjacency as coordinates: both directions of every edge."""
+
+    row: Tensor
+    col: Tensor
+    weight: Tensor
+    n: int
+
+    def to_dense(self) -> Tensor:
+        dense = self.weight.new_zeros(self.n, self.n)
+        return dense.index_put((self.row, self.col), self.weight, accumulate=True)
+
+
+def laplacian(W: Any, kind: str | None = None, *, num_nodes: int | None = None) -> Operator:
+    r"""Return the Laplacian of a graph, or of a batch of graphs, as an :class:`~krylow.operators.Operator`.
+
+    $$L = D - W, \qquad D_{ii} = \sum_j W_{ij}$$
+
+    and its generalised and normalised forms (see the module's table).
+
+    Parameters
+    ----------
+    W
+        The symmetric adjacency: a numpy array or torch tensor ``(*batch, n, n)``, a torch sparse (COO, CSR) or scipy
+        sparse matrix, a networkx graph, a PyG ``Data`` (``edge_weight``, or one-column ``edge_attr``), an
+        ``edge_index`` ``(2, e)``, a pair ``(edge_index, edge_weight)``, or a list of any of these, which becomes one
+        padded batch with a mask. Integers and booleans are taken as floating point. Torch input stays differentiable.
+    kind
+        "combinatorial", "generalized" or "normalized". None: combinatorial, or generalized where there are self-loops.
+    num_nodes
+        Number of nodes of an ``edge_index`` whose last nodes are isolated.
+
+    Returns
+    -------
+    Operator
+        Sparse for one sparse graph, dense for the rest.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> laplacian(np.array([[0.0, 1, 0], [1, 0, 2], [0, 2, 0]])).to_dense()
+    tensor([[ 1., -1.,  0.],
+            [-1.,  3., -2.],
+            [ 0., -2.,  2.]], dtype=torch.float64)
+    """
+    if kind is not None:
+        kind = _checks.choice(kind.replace("ised", "ized"), KINDS, "kind")
+    if isinstance(W, Operator):
+        raise InputError("W must be an adjacency, got an operator: it is a Laplacian already.")
+    if isinstance(W, list):
+        return _ragged(W, kind)
+    adjacency = _read(W, num_nodes)
+    if isinstance(adjacency, _Edges):
+        return _sparse_laplacian(adjacency, kind)
+    return _dense_laplacian(_checks.symmetric(adjacency, "W"), kind)
+
+
+def as_operator(L: Any) -> Operator:
+    """Return ``L`` as an operator: an operator as it is, a plain symmetric matrix (torch, numpy, scipy) wrapped.
+
+    A ``scipy.sparse.linalg.LinearOperator`` becomes a :class:`~krylow.operators.FunctionOperator`. An adjacency is
+    refused where it can be told from a Laplacian.
+    """
+    if isinstance(L, Operator):
+        return L
+    if isinstance(L, scipy.sparse.linalg.LinearOperator):
+        return _from_linear_operator(L)
+    matrix = _read(L, None, what="L")
+    if isinstance(matrix, _Edges):
+        _check_edges(matrix, "L")
+        diagonal_free = bool((matrix.weight[matrix.row == matrix.col] == 0).all())
+        if diagonal_free and matrix.weight.numel() and bool((matrix.weight > 0).all()):
+            _checks.not_an_adjacency(matrix.weight.new_tensor([[0.0, 1.0], [1.0, 0.0]]))
+        return SparseOperator.from_coo(matrix.row, matrix.col, matrix.weight, matrix.n)
+    _checks.symmetric(matrix, "L")
+    _checks.not_an_adjacency(matrix)
+    return DenseOperator(matrix)
+
+
+def _from_linear_operator(L: Any) -> Operator:
+    if L.shape[0] != L.shape[1]:
+        raise InputError(f"L must be square, got a LinearOperator of shape {L.shape}.")
+    dtype = torch.float32 if L.dtype == np.float32 else torch.float64
+    return FunctionOperator(
+        lambda X: torch.from_numpy(np.asarray(L.matmat(X.numpy()))).to(dtype), L.shape[0], dtype=dtype
+    )
+
+
+def _read(W: Any, num_nodes: int | None, what: str = "W") -> Tensor | _Edges:
+    """Return the adjacency as a checked dense tensor or as checked edges."""
+    networkx = sys.modules.get("networkx")  # an object of it can only come where it is imported already
+    if networkx is not None and isinstance(W, networkx.Graph):
+        if W.is_directed():
+            raise InputError("W must be undirected, got a directed networkx graph: pass W.to_undirected().")
+        W = networkx.to_scipy_sparse_array(W, format="coo", dtype=float)
+    if hasattr(W, "edge_index"):
+        weight = getattr(W, "edge_weight", None)
+        attributes = getattr(W, "edge_attr", None)
+        if weight is None and attributes is not None and attributes.numel() == W.edge_index.shape[1]:
+            weight = attributes.reshape(-1)
+        return _read_edge_index(W.edge_index, weight, W.num_nodes)
+    if isinstance(W, tuple) and len(W) == 2:
+        return _read_edge_index(torch.as_tensor(W[0]), W[1], num_nodes)
+    if scipy.sparse.issparse(W):
+        return _read_scipy(W, what)
+    if isinstance(W, np.ndarray) or not isinstance(W, Tensor):
+        W = _from_numpy(np.asarray(W), what)
+    if W.ndim == 2 and W.shape[0] == 2 and W.shape[1] != 2 and W.layout == torch.strided:
+        return _read_edge_index(W, None, num_nodes)
+    if W.layout != torch.strided:
+        if W.ndim == 2:
+            return _read_torch_sparse(W, what)
+        W = W.to_dense()
+    return _checks.finite(_checks.square(_checks.floating(W, what), what), what)
+
+
+def _from_numpy(array: np.ndarray, what: str) -> Tensor:
+    if array.dtype == object or array.dtype.kind not in "fiubc":
+        raise InputError(
+            f"{what} must be a matrix of numbers, a sparse matrix, a networkx graph or a PyG Data, "
+            f"got an object of dtype {array.dtype}."
+        )
+    if array.dtype.kind in "iub" and not (array.ndim == 2 and array.shape[0] == 2 != array.shape[1]):
+        array = array.astype(np.float64)
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _read_scipy(W: Any, what: str) -> _Edges:
+    if W.ndim != 2 or W.shape[0] != W.shape[1] or W.shape[0] == 0:
+        raise InputError(f"{what} must be square with at least one node, got shape {W.shape}.")
+    coo = W.tocoo()
+    weight = _checks.floating(_from_numpy(np.asarray(coo.data), what), what)
+    row, col = (torch.from_numpy(np.ascontiguousarray(i)).long() for i in (coo.row, coo.col))
+    return _Edges(row, col, _checks.finite(weight, what), W.shape[0])
+
+
+def _read_torch_sparse(W: Tensor, what: str) -> _Edges:
+    if W.shape[0] != W.shape[1] or W.shape[0] == 0:
+        raise InputError(f"{what} must be square with at least one node, got shape {tuple(W.shape)}.")
+    coo = (W if W.layout == torch.sparse_coo else W.to_sparse_coo()).coalesce()
+    row, col = coo.indices()
+    return _Edges(row, col, _checks.finite(_checks.floating(coo.values(), what), what), W.shape[0])
+
+
+def _read_edge_index(edge_index: Tensor, weight: Tensor | None, num_nodes: int | None) -> _Edges:
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
+        raise InputError(
+            f"an edge_index must be integer (2, e), got {edge_index.dtype} of shape {tuple(edge_index.shape)}."
+        )
+    low, high = (int(edge_index.min()), int(edge_index.max())) if edge_index.numel() else (0, -1)
+    n = high + 1 if num_nodes is None else num_nodes
+    if low < 0 or high >= n or n < 1:
+        raise InputError(f"an edge_index must hold nodes 0 to {n - 1}, got {low} to {high}: pass num_nodes.")
+    if weight is None:
+        weight = torch.ones(edge_index.shape[1], device=edge_index.device)
+    weight = _checks.finite(_checks.floating(torch.as_tensor(weight), "edge_weight"), "edge_weight")
+    if weight.shape != edge_index.shape[1:]:
+        raise InputError(f"edge_weight must be ({edge_index.shape[1]},), got shape {tuple(weight.shape)}.")
+    return _Edges(edge_index[0].long(), edge_index[1].long(), weight, n)
+
+
+def _check_edges(edges: _Edges, what: str) -> None:
+    """Check symmetry by comparing the matrix with its transpose, entry by entry."""
+    with torch.no_grad():
+        row, col = torch.cat([edges.row, edges.col]), torch.cat([edges.col, edges.row])
+        difference = SparseOperator.from_coo(row, col, torch.cat([edges.weight, -edges.weight]), edges.n)
+        gap = difference.values.abs().amax() if difference.values.numel() else difference.values.sum()
+        size = edges.weight.abs().amax() if edges.weight.numel() else gap
+        if gap > _checks.SYMMETRY_EPS * torch.finfo(gap.dtype).eps * size:
+            raise _checks.asymmetric(float(gap), what)
+
+
+def _sparse_laplacian(edges: _Edges, kind: str | None) -> SparseOperator:
+    _check_edges(edges, "W")
+    row, col, weight, n = edges.row, edges.col, edges.weight, edges.n
+    loop = row == col
+    degree = weight.new_zeros(n).index_add(0, row, weight)
+    loops = weight.new_zeros(n).index_add(0, row[loop], weight[loop])
+    with torch.no_grad():
+        _checks.not_a_laplacian(loops, weight[~loop & (weight != 0)], degree)
+    kind = kind or ("generalized" if bool((loops != 0).any()) else "combinatorial")
+    diagonal = degree if kind == "generalized" else degree - loops
+    off = -weight[~loop]
+    if kind == "normalized":
+        scale = _inverse_root(weight.new_zeros(n).index_add(0, row, weight.abs()))
+        diagonal = diagonal * scale**2
+        off = off * scale[row[~loop]] * scale[col[~loop]]
+    nodes = torch.arange(n, device=weight.device)
+    return SparseOperator.from_coo(
+        torch.cat([row[~loop], nodes]),
+        torch.cat([col[~loop], nodes]),
+        torch.cat([off, diagonal]),
+        n,
+        psd=bool((weight >= 0).all()),
+    )
+
+
+def _dense_laplacian(W: Tensor, kind: str | None, mask: Tensor | None = None) -> DenseOperator:
+    loops = W.diagonal(dim1=-2, dim2=-1)
+    degree = W.sum(-1)
+    off = W - torch.diag_embed(loops)
+    with torch.no_grad():
+        _checks.not_a_laplacian(loops, off, degree)
+    kind = kind or ("generalized" if bool((loops != 0).any()) else "combinatorial")
+    diagonal = degree if kind == "generalized" else degree - loops
+    L = torch.diag_embed(diagonal) - off
+    if kind == "normalized":
+        scale = _inverse_root(W.abs().sum(-1))
+        L = scale[..., :, None] * L * scale[..., None, :]
+    return DenseOperator(L, mask=mask, psd=bool((W >= 0).all()))
+
+
+def _inverse_root(degree: Tensor) -> Tensor:
+    """Return degree^-1/2, and 0 for isolated nodes."""
+    alone = degree == 0
+    return torch.where(alone, torch.zeros_like(degree), torch.where(alone, torch.ones_like(degree), degree).rsqrt())
+
+
+def _ragged(graphs: list[Any], kind: str | None) -> DenseOperator:
+    """Pad graphs of different sizes with isolated nodes to one batch, and remember which nodes are real."""
+    if not graphs:
+        raise InputError("a list of graphs must hold at least one graph, got an empty list.")
+    matrices = []
+    for graph in graphs:
+        W = _read(graph, None)
+        if isinstance(W, _Edges):
+            _check_edges(W, "W")
+            W = W.to_dense()
+        if W.ndim != 2:
+            raise InputError(f"a list must hold single graphs, got one of shape {tuple(W.shape)}.")
+        matrices.append(_checks.symmetric(W, "W"))
+    dtypes = {W.dtype for W in matrices}
+    if len(dtypes) > 1:
+        raise InputError(f"the graphs of a list must have one dtype, got {', '.join(sorted(map(str, dtypes)))}.")
+    n = max(W.shape[-1] for W in matrices)
+    padded = torch.stack([torch.nn.functional.pad(W, (0, n - W.shape[-1]) * 2) for W in matrices])
+    sizes = torch.tensor([W.shape[-1] for W in matrices], device=padded.device)
+    mask = torch.arange(n, device=padded.device) < sizes[:, None]
+    return _dense_laplacian(padded, kind, mask=None if bool(mask.all()) else mask)

@@ -1,0 +1,142 @@
+r"""Conjugate gradients: batched, preconditioned, and for many shifts from one Krylov sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Product = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a solver leaves behind.
+
+    Attributes
+    ----------
+    x
+        ``(*batch, n, s)``; for shifts ``(*batch, n, shifts)``.
+    residuals
+        ``(*batch, s)`` norms of b - A x relative to b, as the recurrence knows them.
+    converged
+        ``(*batch, s)`` booleans.
+    steps
+        Steps taken: products with A a column.
+    """
+
+    x: Tensor
+    residuals: Tensor
+    converged: Tensor
+    steps: int
+
+
+def conjugate_gradients(
+    A: Product,
+    b: Tensor,
+    *,
+    steps: int,
+    tol: float = 0.0,
+    preconditioner: Product | None = None,
+) -> Solution:
+    r"""Solve $A x = b$ for a symmetric positive definite A, every column of every batch item by its own iteration.
+
+    Costs one product a step. A column whose residual is zero to rounding is frozen: it stays as it is, without NaN.
+    With ``tol=0`` exactly ``steps`` steps are taken and nothing is read back to the host, so that the truncated
+    iteration can be differentiated as what it is; with ``tol > 0`` it stops when every column's relative residual is
+    below it.
+
+    Parameters
+    ----------
+    A
+        The product, on blocks ``(*batch, n, s)``.
+    b
+        ``(*batch, n, s)`` right-hand sides.
+    steps
+        Most steps.
+    tol
+        Relative residual to stop at.
+    preconditioner
+        An approximation of $A^{-1}$, symmetric positive definite, on blocks.
+    """
+    M = preconditioner or (lambda r: r)
+    size = torch.linalg.vector_norm(b, dim=-2, keepdim=True)  # (*batch, 1, s)
+    floor = (torch.finfo(b.dtype).eps * size.detach()).square()
+    x, r = torch.zeros_like(b), b
+    z = M(r)
+    p = z
+    rz = (r * z).sum(-2, keepdim=True)
+    taken = 0
+    for _ in range(steps):
+        Ap = A(p)
+        curvature = (p * Ap).sum(-2, keepdim=True)
+        live = (r.detach().square().sum(-2, keepdim=True) > floor) & (curvature > 0)
+        one = torch.ones_like(curvature)
+        step = torch.where(live, rz / torch.where(live, curvature, one), torch.zeros_like(rz))
+        x, r = x + step * p, r - step * Ap
+        z = M(r)
+        rz_next = (r * z).sum(-2, keepdim=True)
+        p = torch.where(live, z + rz_next / torch.where(live, rz, one) * p, p)
+        rz = torch.where(live, rz_next, rz)
+        taken += 1
+        if tol > 0 and bool((torch.linalg.vector_norm(r, dim=-2, keepdim=True) <= tol * size).all()):
+            break
+    relative = torch.linalg.vector_norm(r, dim=-2, keepdim=True) / torch.where(size > 0, size, torch.ones_like(size))
+    relative = relative[..., 0, :].detach()
+    return Solution(x, relative, relative <= max(tol, torch.finfo(b.dtype).eps * 4), taken)
+
+
+def multishift_cg(A: Product, b: Tensor, shifts: Tensor, *, steps: int, tol: float = 1e-10) -> Solution:
+    r"""Solve $(A + \sigma_i I) x_i = b$ for many shifts $\sigma_i \ge 0$ with the products of one.
+
+    The Krylov space does not depend on the shift, and the shifted residuals are multiples of the unshifted one:
+    $r^\sigma_j = \zeta^\sigma_j r_j$ with a scalar recurrence for $\zeta$ (Frommer, 2003). Costs one product a step
+    and one vector pair a shift.
+
+    Parameters
+    ----------
+    A
+        The product, symmetric positive semidefinite, on blocks ``(*batch, n, 1)``.
+    b
+        ``(*batch, n, 1)``.
+    shifts
+        ``(s,)`` or ``(*batch, s)``, non-negative.
+    steps, tol
+        Most steps, and the relative residual at which all shifts stop.
+    """
+    shifts = shifts.to(b.dtype)[..., None, :]  # (*batch, 1, s)
+    size = torch.linalg.vector_norm(b, dim=-2, keepdim=True)
+    width = (*b.shape[:-1], shifts.shape[-1])
+    x, p_shift = b.new_zeros(width), b.expand(width).clone()
+    zeta = zeta_old = torch.ones((*b.shape[:-2], 1, shifts.shape[-1]), dtype=b.dtype, device=b.device)
+    r, p = b, b
+    rr = (r * r).sum(-2, keepdim=True)
+    alpha_old, beta_old = torch.ones_like(rr), torch.zeros_like(rr)
+    floor = (torch.finfo(b.dtype).eps * size).square()
+    taken = 0
+    for _ in range(steps):
+        Ap = A(p)
+        curvature = (p * Ap).sum(-2, keepdim=True)
+        live = (rr > floor) & (curvature > 0)
+        one = torch.ones_like(rr)
+        alpha = torch.where(live, rr / torch.where(live, curvature, one), torch.zeros_like(rr))
+        denominator = alpha * beta_old * (zeta_old - zeta) + zeta_old * alpha_old * (1 + shifts * alpha)
+        zeta_next = torch.where(live, zeta * zeta_old * alpha_old / torch.where(live, denominator, one), zeta)
+        alpha_shift = alpha * zeta_next / zeta
+        x = x + alpha_shift * p_shift
+        r = r - alpha * Ap
+        rr_next = (r * r).sum(-2, keepdim=True)
+        beta = torch.where(live, rr_next / torch.where(live, rr, one), torch.zeros_like(rr))
+        p = torch.where(live, r + beta * p, p)
+        p_shift = torch.where(live, zeta_next * r + beta * (zeta_next / zeta).square() * p_shift, p_shift)
+        zeta_old, zeta = torch.where(live, zeta, zeta_old), zeta_next
+        alpha_old, beta_old = torch.where(live, alpha, alpha_old), torch.where(live, beta, beta_old)
+        rr = torch.where(live, rr_next, rr)
+        taken += 1
+        worst = (rr.sqrt() * zeta.abs()).amax(-1, keepdim=True)
+        if bool((worst <= tol * size).all()):
+            break
+    relative = (rr.sqrt() * zeta.abs() / torch.where(size > 0, size, torch.ones_like(size)))[..., 0, :]
+    return Solution(x, relative, relative <= max(tol, torch.finfo(b.dtype).eps * 4), taken)

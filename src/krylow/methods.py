@@ -1,0 +1,380 @@
+r"""The methods: each a short recipe of start, refinement and extraction, behind one interface.
+
+===============  ==========================  =======================================  ==========================
+method           start                       refine                                   extract
+===============  ==========================  =======================================  ==========================
+exact            -                           -                                        eigh of L
+lanczos          Gaussian vector             m classical steps, reorthogonalised      Ritz
+unrolled         learned probe               m relaxed steps, learned gammas          symmetrised relaxed T_m
+thick_restart    Gaussian block              restarted within a basis limit           Rayleigh-Ritz
+chebyshev        Gaussian block              Chebyshev filter, adaptive interval      Rayleigh-Ritz
+lobpcg           Gaussian block              scipy's LOBPCG                           Rayleigh-Ritz
+===============  ==========================  =======================================  ==========================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from krylow import _checks
+from krylow._checks import InputError
+from krylow.certify import Subspace, lifted_dense
+from krylow.extract import ritz
+from krylow.graph import as_operator
+from krylow.linalg.eigenspace import lowest_eigenspace
+from krylow.linalg.implicit import attach_gradient
+from krylow.operators import DenseOperator, FunctionOperator, Operator
+from krylow.refine.chebyshev import chebyshev_subspace
+from krylow.refine.lanczos import lanczos
+from krylow.refine.lobpcg import lobpcg
+from krylow.refine.ritz import Ritz
+from krylow.refine.thick_restart import thick_restart
+from krylow.start.gaussian import gaussian
+
+#: Refinements stop at this part of tol by their own estimate, so that the certificate, which is stricter, agrees.
+SAFETY = 0.25
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of every method, checked once."""
+
+    tol: float = 1e-3
+    m: int | None = None
+    generator: torch.Generator | None = None
+    weights: Any = None
+    max_products: int | None = None
+
+
+def subspace(
+    L: Any,
+    k: int | None = None,
+    *,
+    cutoff: float | None = None,
+    method: str = "auto",
+    tol: float = 1e-3,
+    m: int | None = None,
+    seed: int | None = None,
+    generator: torch.Generator | None = None,
+    weights: Any = None,
+    max_products: int | None = None,
+) -> Subspace:
+    r"""Return the subspace of the k lowest graph frequencies, or of all up to a cutoff.
+
+    $$\mathcal S_k = \mathrm{span}(u_1, \ldots, u_k), \qquad L u_i = \lambda_i u_i, \quad \lambda_1 \le \lambda_2 \le
+    \ldots$$
+
+    Parameters
+    ----------
+    L
+        An operator (:func:`~krylow.laplacian`), or a plain symmetric matrix that is a Laplacian.
+    k
+        Number of kept frequencies.
+    cutoff
+        Instead of k: keep every eigenvalue up to this one, the ideal low-pass filter of the paper's eq. (1). In a
+        batch the graphs may then keep different numbers; columns beyond a graph's own number are zero.
+    method
+        One of :data:`METHODS`, or "auto", which says what it chose in ``why``.
+    tol
+        Normalised squared subspace error asked for. "lanczos" and "unrolled" do a fixed number of steps and only
+        report.
+    m
+        Steps of "lanczos" and "unrolled"; most basis vectors of "thick_restart"; block width of "chebyshev" and
+        "lobpcg".
+    seed, generator
+        Where randomness comes from; the same call gives the same answer by default.
+    weights
+        For "unrolled": a trained network, its name or its file (see :func:`~krylow.load`). None: an untrained one.
+    max_products
+        Most products with L of the methods that iterate until tol.
+
+    Returns
+    -------
+    Subspace
+        Basis, Ritz values, cost, and (computed when asked for) residuals, error bound and status.
+
+    Examples
+    --------
+    >>> import krylow as kl
+    >>> path = torch.diag(torch.ones(9), 1)
+    >>> sub = subspace(kl.laplacian(path + path.T), k=3)
+    >>> sub.status.name, sub.basis.shape
+    ('CONVERGED', torch.Size([10, 3]))
+    """
+    L = as_operator(L)
+    smallest = int(L.sizes.min())
+    _checks.k_or_cutoff(k, cutoff, smallest)
+    _checks.positive(tol, "tol")
+    if seed is not None:
+        if generator is not None:
+            raise InputError("give either seed or generator, got both.")
+        generator = torch.Generator(device=L.device).manual_seed(seed)
+    if m is not None:
+        m = _checks.count(m, "m")
+    if weights is not None and method not in ("auto", "unrolled"):
+        raise InputError(f'weights are for method="unrolled", got method={method!r}.')
+    options = Options(tol, m, generator, weights, max_products)
+    why = "asked for"
+    if method == "auto":
+        method, why = choose(L, k or smallest, weights)
+    recipe = RECIPES[_checks.choice(method, METHODS, "method")]
+    found = recipe(L, k, options) if k is not None else _up_to(L, float(cutoff or 0.0), method, options)
+    return replace(found, method=method, why=f"{why}; {found.why}" if found.why else why, tol=tol)
+
+
+def lowpass(
+    L: Any,
+    x: Any,
+    k: int | None = None,
+    *,
+    cutoff: float | None = None,
+    method: str = "auto",
+    tol: float = 1e-3,
+    m: int | None = None,
+    seed: int | None = None,
+    generator: torch.Generator | None = None,
+    weights: Any = None,
+    max_products: int | None = None,
+) -> Any:
+    r"""Return the ideal low-pass filtered signal $y = U_k U_k^\top x$.
+
+    Differentiable in x and, for torch input, in L: only gaps between kept and dropped frequencies enter the gradient,
+    so that repeated frequencies inside the band do no harm.
+
+    Parameters
+    ----------
+    L
+        As in :func:`subspace`.
+    x
+        ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``, torch or numpy.
+    k, cutoff, method, tol, m, seed, generator, weights, max_products
+        As in :func:`subspace`.
+
+    Returns
+    -------
+    Tensor or ndarray
+        Of x's kind and shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> L = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    >>> lowpass(L, np.array([1.0, 3.0]), k=1).round(6)
+    array([2., 2.])
+    """
+    L = as_operator(L)
+    signal = torch.from_numpy(np.ascontiguousarray(x)) if isinstance(x, np.ndarray) else torch.as_tensor(x)
+    signal = _checks.signal(signal, L.batch_shape, L.n, L.dtype)
+    found = subspace(
+        L,
+        k,
+        cutoff=cutoff,
+        method=method,
+        tol=tol,
+        m=m,
+        seed=seed,
+        generator=generator,
+        weights=weights,
+        max_products=max_products,
+    )
+    y = found.project(signal)
+    return y.detach().numpy() if isinstance(x, np.ndarray) else y
+
+
+def choose(L: Operator, k: int, weights: Any = None) -> tuple[str, str]:
+    """Return the method that ``auto`` takes, and why. The thresholds come from ``benchmarks/crossover.py``."""
+    if weights is not None:
+        return "unrolled", "weights were given"
+    if isinstance(L, FunctionOperator):
+        return "thick_restart", "no entries are known, only products"
+    if isinstance(L, DenseOperator):
+        if L.n <= EXACT_LIMIT or k > L.n // 8:
+            return "exact", f"a dense graph of {L.n} nodes is fastest to decompose"
+        return "thick_restart", f"a dense graph of {L.n} nodes, k = {k} of them"
+    if L.n <= EXACT_LIMIT:
+        return "exact", f"a graph of {L.n} nodes is fastest to decompose"
+    return "thick_restart", f"a sparse graph of {L.n} nodes"
+
+
+#: Graphs up to this size are decomposed by ``auto``.
+EXACT_LIMIT = 200
+
+
+def _exact(L: Operator, k: int, options: Options) -> Subspace:
+    dense = lifted_dense(L)
+    values, vectors = lowest_eigenspace(dense, k)
+    following = values[..., k] if k < L.n else torch.full_like(values[..., 0], torch.inf)
+    return _result(L, vectors, values[..., :k], 0, 0, following=following.detach(), exact=True)
+
+
+def _lanczos(L: Operator, k: int, options: Options) -> Subspace:
+    m = options.m or min(L.n, max(2 * k, 20))
+    products, passes = L.products, L.passes
+    z = gaussian(L, 1, generator=options.generator)
+    theta, basis, following = ritz(lanczos(L, z, m, reorthogonalize=True), k)
+    why = f"{m} steps from one random vector"
+    return _result(L, basis, theta, L.products - products, L.passes - passes, why, following=following)
+
+
+def _unrolled(L: Operator, k: int, options: Options) -> Subspace:
+    from krylow import nn
+
+    net = options.weights
+    if net is None:
+        net = nn.UnrolledLanczos(k, options.m)
+        return replace(net(L, generator=options.generator), why="an untrained network, since no weights were given")
+    if not isinstance(net, torch.nn.Module):
+        net = nn.load(net)
+    if (net.k, net.m) != (k, options.m or net.m):
+        raise InputError(f"the network was trained for k={net.k}, m={net.m}, got k={k}, m={options.m}.")
+    return net(L, generator=options.generator)
+
+
+def _thick_restart(L: Operator, k: int, options: Options) -> Subspace:
+    block = 1 if not isinstance(L, DenseOperator) else max(1, min(8, k))
+    basis_size = options.m or max(2 * k, k + 24, 4 * block)
+    basis_size = max(basis_size, k + 2 * block)
+
+    def run(A: Operator) -> Ritz:
+        X = gaussian(A, block, generator=options.generator)
+        limit = options.max_products or max(200 * basis_size, 20 * A.n)
+        return thick_restart(
+            A,
+            X,
+            k,
+            basis_size=basis_size,
+            tol=SAFETY * options.tol,
+            max_products=limit,
+            generator=options.generator,
+        )
+
+    return _refined(L, k, run, f"a basis of at most {basis_size} vectors")
+
+
+def _chebyshev(L: Operator, k: int, options: Options) -> Subspace:
+    width = min(int(L.sizes.min()), options.m or k + max(4, k // 3))
+    if width < k:
+        raise InputError(f"the block's width m must be at least k = {k}, got {width}.")
+
+    def run(A: Operator) -> Ritz:
+        X = gaussian(A, width, generator=options.generator)
+        limit = options.max_products or 4000 * width
+        return chebyshev_subspace(A, X, k, tol=SAFETY * options.tol, max_products=limit)
+
+    return _refined(L, k, run, f"a filtered block of {width} vectors")
+
+
+def _lobpcg(L: Operator, k: int, options: Options) -> Subspace:
+    width = min(int(L.sizes.min()), options.m or k + max(2, k // 5))
+
+    def run(A: Operator) -> Ritz:
+        X = gaussian(A, width, generator=options.generator)
+        limit = options.max_products or 2000 * width
+        return lobpcg(A, X, k, tol=SAFETY * options.tol, max_products=limit)
+
+    return _refined(L, k, run, f"scipy's LOBPCG on a block of {width} vectors")
+
+
+def _refined(L: Operator, k: int, run: Callable[[Operator], Ritz], why: str) -> Subspace:
+    """Run a refinement without a tape, and attach the implicit gradient where one is wanted."""
+    products, passes = L.products, L.passes
+    with torch.no_grad():
+        pairs = run(L)
+    X, theta = pairs.X[..., :k], pairs.theta[..., :k]
+    guard = pairs.theta.shape[-1] > k
+    products, passes = L.products - products, L.passes - passes
+    if torch.is_grad_enabled() and L.requires_grad:
+        X = attach_gradient(L, X, theta)
+    return _result(
+        L,
+        X,
+        theta,
+        products,
+        passes,
+        why,
+        following=pairs.theta[..., k] if guard else None,
+        following_residual=pairs.residuals[..., k] if guard else None,
+    )
+
+
+def _result(
+    L: Operator,
+    basis: Tensor,
+    theta: Tensor,
+    products: int,
+    passes: int,
+    why: str = "",
+    *,
+    following: Tensor | None = None,
+    following_residual: Tensor | None = None,
+    exact: bool = False,
+) -> Subspace:
+    return Subspace(
+        basis=basis,
+        ritz_values=theta,
+        operator=L,
+        products=products,
+        passes=passes,
+        method="",
+        why=why,
+        tol=1e-3,
+        following=following,
+        following_residual=following_residual,
+        exact=exact,
+    )
+
+
+def _up_to(L: Operator, cutoff: float, method: str, options: Options) -> Subspace:
+    """Keep every Ritz value up to the cutoff: all at once where the method is exact, else with a growing k."""
+    smallest = int(L.sizes.min())
+    if method == "exact":
+        dense = lifted_dense(L)
+        with torch.no_grad():
+            values = torch.linalg.eigvalsh(dense)
+            count = ((values <= cutoff) & (torch.arange(L.n, device=L.device) < L.sizes[..., None])).sum(-1)
+        k = max(1, int(count.max()))
+        values, basis = lowest_eigenspace(dense, k, count)
+        found = _result(L, basis, values[..., :k], 0, 0, exact=True)
+    else:
+        k = min(8, smallest)
+        found = RECIPES[method](L, k, options)
+        while k < smallest and bool((found.ritz_values[..., -1] <= cutoff).any()):
+            k = min(2 * k, smallest)
+            found = RECIPES[method](L, k, options)
+    return _cut(found, cutoff)
+
+
+def _cut(found: Subspace, cutoff: float) -> Subspace:
+    """Drop the columns above the cutoff; those that only some graphs of the batch keep become zero there."""
+    within = found.ritz_values <= cutoff
+    k = max(1, int(within.sum(-1).max()))
+    within = within[..., :k]
+    theta = found.ritz_values[..., :k]
+    following = None
+    if found.ritz_values.shape[-1] > k:
+        following = found.ritz_values[..., k].detach()
+    return replace(
+        found,
+        basis=found.basis[..., :k] * within[..., None, :],
+        ritz_values=torch.where(within, theta, torch.full_like(theta, torch.inf)),
+        following=following,
+        following_residual=None,
+        exact=False,
+    )
+
+
+RECIPES: dict[str, Callable[[Operator, int, Options], Subspace]] = {
+    "exact": _exact,
+    "lanczos": _lanczos,
+    "unrolled": _unrolled,
+    "thick_restart": _thick_restart,
+    "chebyshev": _chebyshev,
+    "lobpcg": _lobpcg,
+}
+METHODS = tuple(RECIPES)

@@ -1,0 +1,86 @@
+"""Learned starts: modules that turn a random vector into the first Lanczos vector."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from krylow import _checks
+from krylow.operators import Operator
+from krylow.start.probe import inverse_polynomial, response
+
+
+class Probe(nn.Module):
+    """A start: ``probe(L, z)`` returns the first Lanczos vector ``(*batch, n, 1)`` from a random one of that shape."""
+
+    @abstractmethod
+    def forward(self, L: Operator, z: Tensor) -> Tensor:
+        """Return the start vector."""
+
+    @abstractmethod
+    def response(self, lam: Tensor) -> Tensor:
+        """Return the probe's frequency response at the eigenvalues ``lam`` of the operator it scales to."""
+
+    def config(self) -> dict[str, int | str]:
+        """Return the constructor's arguments, for saving."""
+        return {}
+
+
+class GaussianProbe(Probe):
+    """The random vector itself: no parameters, no products."""
+
+    def forward(self, L: Operator, z: Tensor) -> Tensor:
+        """Return z as it is; the recurrence normalises it."""
+        return z
+
+    def response(self, lam: Tensor) -> Tensor:
+        """Return 1 everywhere."""
+        return torch.ones_like(lam)
+
+
+class InversePolynomialProbe(Probe):
+    r"""The paper's probe, an inverse-polynomial filter with learned coefficients.
+
+    $$v_1 \propto \Big(I + \sum_{t=1}^T a_t \tilde L^t\Big)^{-p} z, \qquad a_t = \log(1 + e^{b_t})$$
+
+    $\tilde L$ is L scaled to [0, 1] by Gershgorin's bounds. See :func:`krylow.start.probe.inverse_polynomial`.
+
+    Parameters
+    ----------
+    degree
+        T, the number of coefficients.
+    power
+        p.
+    cg_steps
+        Krylov vectors, or conjugate-gradient steps a solve.
+    solver
+        "krylov": one Krylov sequence, ``cg_steps`` products. "cg": the paper's p truncated solves, p * cg_steps * T
+        products.
+    """
+
+    def __init__(self, degree: int = 7, power: int = 3, cg_steps: int = 10, solver: str = "krylov") -> None:
+        super().__init__()
+        self.degree = _checks.count(degree, "degree")
+        self.power = _checks.count(power, "power")
+        self.cg_steps = _checks.count(cg_steps, "cg_steps")
+        self.solver = _checks.choice(solver, ("krylov", "cg"), "solver")
+        self.b = nn.Parameter(torch.zeros(degree))
+
+    @property
+    def coefficients(self) -> Tensor:
+        """``(T,)``, a_t >= 0."""
+        return nn.functional.softplus(self.b)
+
+    def forward(self, L: Operator, z: Tensor) -> Tensor:
+        """Return the start vector ``(*batch, n, 1)``."""
+        return inverse_polynomial(L, z, self.coefficients.to(z.dtype), self.power, self.cg_steps, solver=self.solver)
+
+    def response(self, lam: Tensor) -> Tensor:
+        """Return h at eigenvalues of the scaled operator, in [0, 1]."""
+        return response(self.coefficients.to(lam.dtype), self.power)(lam)
+
+    def config(self) -> dict[str, int | str]:
+        """Return the constructor's arguments."""
+        return {"degree": self.degree, "power": self.power, "cg_steps": self.cg_steps, "solver": self.solver}

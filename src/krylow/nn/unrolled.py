@@ -1,0 +1,122 @@
+"""The paper's network: a learned probe, m relaxed Lanczos steps, the k lowest Ritz vectors."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from krylow import _checks
+from krylow.certify import Subspace
+from krylow.extract import ritz
+from krylow.graph import as_operator
+from krylow.nn.probes import InversePolynomialProbe, Probe
+from krylow.refine.lanczos import Krylov, lanczos
+from krylow.start.gaussian import gaussian
+
+
+class UnrolledLanczos(nn.Module):
+    r"""The unrolled Lanczos network for the subspace of the k lowest graph frequencies.
+
+    $$v_1 = \mathrm{probe}(L, z), \qquad
+    r_j = L v_j - \gamma^{(1)}_j \alpha_j v_j - \gamma^{(2)}_j \beta_{j-1} v_{j-1}, \quad j = 1, \ldots, m,$$
+
+    with $\gamma^{(1)}_j = 1 - (\upsilon^{(1)}_j)^2 \le 1$ and $\gamma^{(2)}_j = 1 + (\upsilon^{(2)}_j)^2 \ge 1$, then
+    the k lowest eigenvectors of the relaxed $T_m$, through its symmetric form. At $\upsilon = 0$ it is classical
+    Lanczos without reorthogonalisation. Costs m products and the probe's.
+
+    Parameters
+    ----------
+    k
+        Kept frequencies.
+    m
+        Layers. None: 2 k, as in the paper.
+    probe
+        The start; None: :class:`InversePolynomialProbe` with its defaults.
+    init
+        First value of every $\upsilon$. Their gradient at exactly 0 is 0: start slightly off to train them.
+
+    Shapes
+    ------
+    The input is an operator, or a symmetric matrix, of shape ``(*batch, n, n)``; the output a
+    :class:`~krylow.certify.Subspace` with basis ``(*batch, n, k)``, differentiable through its span.
+
+    Examples
+    --------
+    >>> import krylow as kl
+    >>> net = UnrolledLanczos(k=2, m=4)
+    >>> net(kl.laplacian(torch.ones(5, 5) - torch.eye(5))).basis.shape
+    torch.Size([5, 2])
+    """
+
+    def __init__(self, k: int, m: int | None = None, probe: Probe | None = None, *, init: float = 0.01) -> None:
+        super().__init__()
+        self.k = _checks.count(k, "k")
+        self.m = _checks.count(2 * k if m is None else m, "m")
+        self.probe = InversePolynomialProbe() if probe is None else probe
+        self.upsilon1 = nn.Parameter(torch.full((self.m,), float(init)))
+        self.upsilon2 = nn.Parameter(torch.full((self.m,), float(init)))
+
+    @property
+    def gamma1(self) -> Tensor:
+        """``(m,)``, at most 1."""
+        return 1 - self.upsilon1.square()
+
+    @property
+    def gamma2(self) -> Tensor:
+        """``(m,)``, at least 1; the first one multiplies nothing."""
+        return 1 + self.upsilon2.square()
+
+    def krylov(self, L: Any, *, z: Tensor | None = None, generator: torch.Generator | None = None) -> Krylov:
+        """Return the basis and coefficients alone, which is all that the theory loss needs.
+
+        Parameters
+        ----------
+        L
+            Operator or symmetric matrix.
+        z
+            ``(*batch, n, 1)`` random vector. None: Gaussian, from ``generator``.
+        generator
+            Source of z. None: the same z at every call, so that evaluation is deterministic; pass one to train.
+        """
+        L = as_operator(L)
+        z = gaussian(L, 1, generator=generator) if z is None else z
+        gamma1, gamma2 = self.gamma1.to(L.dtype), self.gamma2.to(L.dtype)
+        return lanczos(L, self.probe(L, z), self.m, gamma1=gamma1, gamma2=gamma2)
+
+    def forward(self, L: Any, *, z: Tensor | None = None, generator: torch.Generator | None = None) -> Subspace:
+        """Return the subspace; arguments as in :meth:`krylov`."""
+        L = as_operator(L)
+        products, passes = L.products, L.passes
+        theta, basis, _ = ritz(self.krylov(L, z=z, generator=generator), self.k)
+        return Subspace(
+            basis=basis,
+            ritz_values=theta,
+            operator=L,
+            products=L.products - products,
+            passes=L.passes - passes,
+            method="unrolled",
+            why=f"{self.m} relaxed steps from {type(self.probe).__name__}" + ("" if L.psd else _shifted(L)),
+            tol=1e-3,
+        )
+
+    def config(self) -> dict[str, Any]:
+        """Return the arguments that build the same network, for saving."""
+        return {"k": self.k, "m": self.m, "probe": {"type": type(self.probe).__name__, **self.probe.config()}}
+
+    def save(self, path: str | PathLike[str], *, card: dict[str, Any] | None = None) -> None:
+        """Write the parameters and the configuration to one safetensors file, whole or not at all."""
+        from krylow.nn.storage import save
+
+        save(self, path, card=card)
+
+    def extra_repr(self) -> str:
+        """Return k and m."""
+        return f"k={self.k}, m={self.m}"
+
+
+def _shifted(L: Any) -> str:
+    low = float(L.gershgorin()[0].min())
+    return f"; L may be indefinite, so the probe shifted it by {-low:.3g} (Gershgorin)" if low < 0 else ""

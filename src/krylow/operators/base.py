@@ -1,0 +1,137 @@
+"""The operator: a real symmetric matrix, or a batch of them, known by its products with blocks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from krylow._checks import InputError
+
+
+class Operator(ABC):
+    r"""A real symmetric matrix $L$, or a batch of them, that multiplies blocks and counts how often.
+
+    A subclass holds its data and implements :meth:`_multiply`, :meth:`diagonal` and :meth:`gershgorin`; everything
+    else follows.
+
+    Parameters
+    ----------
+    batch_shape
+        Leading dimensions, ``()`` for one matrix.
+    n
+        Number of nodes.
+    dtype, device
+        Those of every block it multiplies.
+    mask
+        ``(*batch, n)`` booleans, False where a row only pads a smaller graph to the batch's size. None: no padding.
+    psd
+        Whether $L \succeq 0$ is known by construction.
+
+    Attributes
+    ----------
+    products
+        Products with one vector so far: a block of s columns counts s, whatever the batch.
+    passes
+        Sweeps over the matrix so far: a block counts 1.
+    """
+
+    def __init__(
+        self,
+        batch_shape: tuple[int, ...],
+        n: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        mask: Tensor | None = None,
+        psd: bool = False,
+    ) -> None:
+        self.batch_shape = torch.Size(batch_shape)
+        self.n = n
+        self.dtype = dtype
+        self.device = device
+        self.mask = mask
+        self.psd = psd
+        self.products = 0
+        self.passes = 0
+
+    @property
+    def shape(self) -> torch.Size:
+        """``(*batch, n, n)``."""
+        return torch.Size((*self.batch_shape, self.n, self.n))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors a gradient with respect to this operator flows to."""
+        return ()
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether a gradient flows to this operator's entries."""
+        return any(t.requires_grad for t in self.tensors)
+
+    @property
+    def sizes(self) -> Tensor:
+        """``(*batch,)``: the number of real nodes of each graph."""
+        if self.mask is None:
+            return torch.full(self.batch_shape, self.n, device=self.device)
+        return self.mask.sum(-1)
+
+    def __matmul__(self, X: Tensor) -> Tensor:
+        """Multiply a block ``(*batch, n, s)``, or one vector ``(n,)`` where there is no batch."""
+        if X.ndim == 1 and not self.batch_shape:
+            return (self @ X[:, None])[:, 0]
+        if X.ndim < 2 or X.shape[-2] != self.n:
+            raise InputError(f"a block must be (*batch, {self.n}, s), got shape {tuple(X.shape)}.")
+        self.products += X.shape[-1]
+        self.passes += 1
+        return self._multiply(X)
+
+    @abstractmethod
+    def _multiply(self, X: Tensor) -> Tensor:
+        """Return L X for a block ``(*batch, n, s)``."""
+
+    @abstractmethod
+    def diagonal(self) -> Tensor:
+        """Return the diagonal, ``(*batch, n)``."""
+
+    @abstractmethod
+    def gershgorin(self) -> tuple[Tensor, Tensor]:
+        """Return a lower bound of the smallest and an upper bound of the largest eigenvalue, each ``(*batch,)``."""
+
+    @abstractmethod
+    def detach(self) -> Operator:
+        """Return the same operator without a gradient; its counters start at zero."""
+
+    @abstractmethod
+    def double(self) -> Operator:
+        """Return the same operator in float64, without a gradient; its counters start at zero."""
+
+    def norm_bound(self) -> Tensor:
+        """Return an upper bound of the spectral norm, ``(*batch,)``, without a gradient."""
+        with torch.no_grad():
+            low, high = self.gershgorin()
+            return torch.maximum(low.abs(), high.abs())
+
+    def to_dense(self) -> Tensor:
+        """Return the matrix, ``(*batch, n, n)``. Does not count as products."""
+        eye = torch.eye(self.n, dtype=self.dtype, device=self.device)
+        return self._multiply(eye.expand(self.shape))
+
+    def to_scipy(self) -> Any:
+        """Return a ``scipy.sparse.csr_array`` of an unbatched operator, for peers and plots."""
+        from scipy.sparse import csr_array
+
+        self._no_batch("to_scipy()")
+        return csr_array(self.to_dense().detach().cpu().numpy())
+
+    def _no_batch(self, what: str) -> None:
+        if self.batch_shape:
+            raise InputError(
+                f"{what} takes one graph, got a batch of {tuple(self.batch_shape)}: index the batch first."
+            )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={tuple(self.shape)}, dtype={self.dtype}, products={self.products})"

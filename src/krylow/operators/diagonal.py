@@ -1,0 +1,52 @@
+"""A diagonal matrix: an operator seen in its own eigenbasis."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from krylow.operators.base import Operator
+
+
+class DiagonalOperator(Operator):
+    r"""The matrix $\Lambda = \mathrm{diag}(\lambda)$, one or a batch.
+
+    Krylov methods commute with orthogonal changes of basis: on $\Lambda = U^\top L U$ with the start vector $U^\top z$
+    they compute the same coefficients as on $L$ with $z$, and $U^\top$ times the same vectors. A Gaussian z stays
+    Gaussian. So a network that is trained on graphs whose spectra are known may be trained here, at n instead of
+    n^2 operations a product.
+
+    >>> import torch
+    >>> DiagonalOperator(torch.tensor([0.0, 2.0])) @ torch.tensor([1.0, 1.0])
+    tensor([0., 2.])
+    """
+
+    def __init__(self, eigenvalues: Tensor, *, psd: bool = False) -> None:
+        super().__init__(
+            tuple(eigenvalues.shape[:-1]), eigenvalues.shape[-1], eigenvalues.dtype, eigenvalues.device, psd=psd
+        )
+        self.eigenvalues = eigenvalues
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The eigenvalues."""
+        return (self.eigenvalues,)
+
+    def _multiply(self, X: Tensor) -> Tensor:
+        return self.eigenvalues[..., None] * X
+
+    def diagonal(self) -> Tensor:
+        """Return the eigenvalues."""
+        return self.eigenvalues
+
+    def gershgorin(self) -> tuple[Tensor, Tensor]:
+        """Return the extreme eigenvalues, exactly."""
+        return self.eigenvalues.amin(-1), self.eigenvalues.amax(-1)
+
+    def detach(self) -> DiagonalOperator:
+        """Return the same operator without a gradient."""
+        return DiagonalOperator(self.eigenvalues.detach(), psd=self.psd)
+
+    def double(self) -> DiagonalOperator:
+        """Return the same operator in float64, without a gradient."""
+        return DiagonalOperator(self.eigenvalues.detach().to(torch.float64), psd=self.psd)

@@ -1,0 +1,113 @@
+"""One sparse symmetric matrix in compressed row form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from krylow.operators.base import Operator
+
+
+class SparseOperator(Operator):
+    """One sparse symmetric matrix in compressed row (CSR) form, differentiable with respect to its values.
+
+    One product costs 2 nnz operations and reads the matrix once, as a block of columns does.
+
+    Parameters
+    ----------
+    crow, col
+        ``(n + 1,)`` and ``(nnz,)`` row pointers and column indices.
+    values
+        ``(nnz,)`` entries.
+    """
+
+    def __init__(self, crow: Tensor, col: Tensor, values: Tensor, *, psd: bool = False) -> None:
+        super().__init__((), crow.numel() - 1, values.dtype, values.device, psd=psd)
+        self.crow, self.col, self.values = crow, col, values
+
+    @classmethod
+    def from_coo(cls, row: Tensor, col: Tensor, values: Tensor, n: int, *, psd: bool = False) -> SparseOperator:
+        """Build from entries in any order, adding up those at the same place; differentiable in ``values``."""
+        place, where = torch.unique(row.long() * n + col.long(), return_inverse=True)
+        summed = values.new_zeros(place.numel()).index_add(0, where, values)
+        crow = torch.zeros(n + 1, dtype=torch.long, device=values.device)
+        crow[1:] = torch.bincount(place // n, minlength=n).cumsum(0)
+        return cls(crow, place % n, summed, psd=psd)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The values."""
+        return (self.values,)
+
+    @property
+    def row(self) -> Tensor:
+        """``(nnz,)``: the row of each entry."""
+        return torch.repeat_interleave(torch.arange(self.n, device=self.device), self.crow.diff())
+
+    def _multiply(self, X: Tensor) -> Tensor:
+        if X.ndim > 2:  # a batch of blocks shares the matrix: put its columns side by side
+            flat = X.movedim(-2, 0).reshape(self.n, -1)
+            return self._multiply(flat).reshape(self.n, *X.shape[:-2], X.shape[-1]).movedim(0, -2)
+        if torch.is_grad_enabled() and (self.requires_grad or X.requires_grad):
+            return _SparseProduct.apply(self.values, X, self)
+        return _csr_product(self.crow, self.col, self.values, X)
+
+    def diagonal(self) -> Tensor:
+        """Return the diagonal, ``(n,)``."""
+        on = self.row == self.col
+        return self.values.new_zeros(self.n).index_add(0, self.col[on], self.values[on])
+
+    def gershgorin(self) -> tuple[Tensor, Tensor]:
+        """Return Gershgorin's lower and upper bound."""
+        diagonal = self.diagonal()
+        rows = self.values.new_zeros(self.n).index_add(0, self.row, self.values.abs())
+        radius = rows - diagonal.abs()
+        low, high = (diagonal - radius).amin(), (diagonal + radius).amax()
+        return (low.clamp(min=0) if self.psd else low), high
+
+    def detach(self) -> SparseOperator:
+        """Return the same operator without a gradient."""
+        return SparseOperator(self.crow, self.col, self.values.detach(), psd=self.psd)
+
+    def double(self) -> SparseOperator:
+        """Return the same operator in float64, without a gradient."""
+        return SparseOperator(self.crow, self.col, self.values.detach().to(torch.float64), psd=self.psd)
+
+    def to_dense(self) -> Tensor:
+        """Return the matrix, ``(n, n)``."""
+        dense = self.values.new_zeros(self.n, self.n)
+        return dense.index_put((self.row, self.col), self.values, accumulate=True)
+
+    def to_scipy(self) -> Any:
+        """Return a ``scipy.sparse.csr_array`` over copies of the entries."""
+        from scipy.sparse import csr_array
+
+        parts = (t.detach().cpu().numpy().copy() for t in (self.values, self.col, self.crow))
+        return csr_array(tuple(parts), shape=(self.n, self.n))
+
+
+def _csr_product(crow: Tensor, col: Tensor, values: Tensor, X: Tensor) -> Tensor:
+    n = crow.numel() - 1
+    return torch.sparse_csr_tensor(crow, col, values, size=(n, n), check_invariants=False) @ X
+
+
+class _SparseProduct(torch.autograd.Function):
+    """L X with the gradient of the values gathered at the matrix's own places, never a dense n x n one."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, X: Tensor, L: SparseOperator) -> Tensor:
+        ctx.save_for_backward(values, X)
+        ctx.places = (L.crow, L.col, L.row)
+        return _csr_product(L.crow, L.col, values, X)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        values, X = ctx.saved_tensors
+        crow, col, row = ctx.places
+        grad_values = (grad[row] * X[col]).sum(-1) if ctx.needs_input_grad[0] else None
+        grad_X = _csr_product(crow, col, values, grad) if ctx.needs_input_grad[1] else None  # L is symmetric
+        return grad_values, grad_X, None

@@ -1,0 +1,155 @@
+r"""The Lanczos recurrence, classical and relaxed.
+
+From a unit vector $v_1$, for j = 1, ..., m (the paper's eqs. (Lanczos_alpha) to (Lanczos_beta), and its relaxed
+orthogonalisation (Lanczos_iterative2)):
+
+$$w_j = L v_j, \quad \alpha_j = v_j^\top w_j, \quad
+r_j = w_j - \gamma^{(1)}_j \alpha_j v_j - \gamma^{(2)}_j \beta_{j-1} v_{j-1}, \quad
+\beta_j = \|r_j\|, \quad v_{j+1} = r_j / \beta_j .$$
+
+With $\gamma^{(1)} = \gamma^{(2)} = 1$ it is the classical recurrence. For any gammas,
+$L V_m = V_m T_m + r_m e_m^\top$ with the tridiagonal $T_m$ of :func:`krylow.extract.relaxed_matrix`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from krylow.linalg.basis import GrowingBasis
+from krylow.linalg.tridiagonal import tridiagonal
+from krylow.operators import Operator
+from krylow.start.gaussian import gaussian
+
+#: A residual below this many eps * sqrt(n) * ||L|| is rounding: the Krylov space is closed.
+BREAKDOWN_EPS = 4
+
+
+@dataclass(frozen=True)
+class Krylov:
+    r"""What m steps of the recurrence leave behind.
+
+    Attributes
+    ----------
+    V
+        ``(*batch, n, m)`` Lanczos vectors as columns; columns after a breakdown are zero.
+    alpha, beta
+        ``(*batch, m)``; ``beta[..., j]`` is the norm of the j-th residual, the last one that of ``residual``.
+    residual
+        ``(*batch, n, 1)``, $r_m$.
+    steps
+        ``(*batch,)``, live columns of V: less than m where the recurrence broke down.
+    gamma1, gamma2
+        The factors used, broadcastable to ``(*batch, m)``; None for the classical recurrence.
+    """
+
+    V: Tensor
+    alpha: Tensor
+    beta: Tensor
+    residual: Tensor
+    steps: Tensor
+    gamma1: Tensor | None = None
+    gamma2: Tensor | None = None
+
+
+def relaxed_step(
+    L: Operator, v: Tensor, v_prev: Tensor, beta: Tensor, gamma1: Tensor | float, gamma2: Tensor | float
+) -> tuple[Tensor, Tensor]:
+    r"""Return $\alpha_j$ and $r_j = L v_j - \gamma^{(1)}_j \alpha_j v_j - \gamma^{(2)}_j \beta_{j-1} v_{j-1}$."""
+    w = L @ v  # the only product with L
+    alpha = (v * w).sum(-2, keepdim=True)  # (*batch, 1, 1)
+    return alpha, w - gamma1 * alpha * v - gamma2 * beta * v_prev
+
+
+def lanczos(
+    L: Operator,
+    v: Tensor,
+    m: int,
+    *,
+    gamma1: Tensor | None = None,
+    gamma2: Tensor | None = None,
+    reorthogonalize: bool = False,
+) -> Krylov:
+    r"""Run m steps of the (relaxed) Lanczos recurrence from ``v``.
+
+    Exact arithmetic gives a basis of $\mathcal{K}_m(L, v)$. Where the space closes early (an invariant subspace, fewer
+    than m nodes, v = 0), that item of the batch is frozen: its further columns are zero and ``steps`` says how many
+    live. Costs m products, memory (m + 2) n; no value is read back to the host.
+
+    Parameters
+    ----------
+    L
+        The operator.
+    v
+        ``(*batch, n, 1)`` start; need not be normalised.
+    m
+        Number of steps.
+    gamma1, gamma2
+        Relaxation factors, broadcastable to ``(*batch, m)``. None: 1.
+    reorthogonalize
+        Orthogonalise each residual twice against all earlier vectors ("twice is enough"): 4 n m^2 operations more,
+        and V stays orthonormal to rounding. For the classical recurrence only, whose coefficients it does not change.
+    """
+    tiny = breakdown_threshold(L)[..., None, None]
+    sizes = L.sizes[..., None, None]
+    tracked = torch.is_grad_enabled() and (L.requires_grad or v.requires_grad or _needs_grad(gamma1, gamma2))
+    size = torch.linalg.vector_norm(v, dim=-2, keepdim=True)
+    v = v / torch.where(size > 0, size, torch.ones_like(size))
+    v_prev, beta = torch.zeros_like(v), torch.zeros_like(size)
+    alive = size > 0
+    V = GrowingBasis(v, m, tracked=tracked)
+    alphas, betas, lives = [], [], [alive]
+    for j in range(m):
+        g1 = 1.0 if gamma1 is None else gamma1[..., j, None, None]
+        g2 = 1.0 if gamma2 is None else gamma2[..., j, None, None]
+        alpha, r = relaxed_step(L, v, v_prev, beta, g1, g2)
+        if reorthogonalize:
+            basis = V.matrix()
+            for _ in range(2):
+                r = r - basis @ (basis.mT @ r)
+        beta = torch.linalg.vector_norm(r, dim=-2, keepdim=True)
+        alphas.append(alpha)
+        betas.append(beta)
+        if j + 1 < m:
+            alive = alive & (beta > tiny) & (j + 1 < sizes)
+            zero = torch.zeros_like(beta)
+            betas[-1] = torch.where(alive, beta, zero)
+            v_prev, v = v, torch.where(alive, r / torch.where(alive, beta, zero + 1), torch.zeros_like(r))
+            beta = betas[-1]
+            V.append(v)
+            lives.append(alive)
+    steps = torch.stack(lives).sum(0)[..., 0, 0]
+    alpha, beta = (torch.cat(c, dim=-1)[..., 0, :] for c in (alphas, betas))  # (*batch, m)
+    return Krylov(V.matrix(), alpha, beta, r, steps, gamma1, gamma2)
+
+
+def breakdown_threshold(L: Operator) -> Tensor:
+    r"""Return the residual norm below which a step is rounding, ``(*batch,)``: $O(\epsilon) \|L\|$."""
+    return BREAKDOWN_EPS * L.n**0.5 * torch.finfo(L.dtype).eps * L.norm_bound()
+
+
+def spectral_bounds(L: Operator, *, steps: int = 10, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    """Return estimates of the smallest and the largest eigenvalue, ``(*batch,)``, from a few Lanczos steps.
+
+    The extreme Ritz values, widened by their residuals and cut off at the operator's own bounds: much closer than
+    Gershgorin's on irregular graphs. Only the latter is certain; the estimate is below the largest eigenvalue with a
+    probability that falls exponentially in ``steps``.
+    """
+    with torch.no_grad():
+        krylov = lanczos(L, gaussian(L, 1, generator=generator), min(steps, L.n), reorthogonalize=True)
+        dead = torch.linalg.vector_norm(krylov.V, dim=-2) == 0
+        middle = krylov.alpha[..., :1]  # a dead step repeats the first Rayleigh quotient, which is never extreme
+        off = krylov.beta[..., :-1]
+        theta, Y = torch.linalg.eigh(tridiagonal(torch.where(dead, middle, krylov.alpha), off, off))
+        slack = torch.linalg.vector_norm(krylov.residual, dim=-2) * Y[..., -1, :].abs()
+        low, high = L.gershgorin()
+        return (
+            torch.maximum(low, theta[..., 0] - slack[..., 0]),
+            torch.minimum(high, theta[..., -1] + slack[..., -1]),
+        )
+
+
+def _needs_grad(*tensors: Tensor | None) -> bool:
+    return any(t is not None and t.requires_grad for t in tensors)

@@ -1,0 +1,75 @@
+"""LOBPCG, by the library that does it best on CPU: scipy's."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import LinearOperator
+from scipy.sparse.linalg import lobpcg as scipy_lobpcg
+from torch import Tensor
+
+from krylow.operators import DenseOperator, FunctionOperator, Operator
+from krylow.refine.ritz import Ritz, rotate, settled
+
+#: Sweeps between two looks at the error estimate.
+SWEEPS = 20
+
+
+def lobpcg(L: Operator, X: Tensor, k: int, *, tol: float, max_products: int) -> Ritz:
+    """Return Ritz pairs from scipy's LOBPCG, preconditioned by the diagonal, one graph of a batch after the other.
+
+    It runs a few sweeps at a time and is stopped by the same estimate as the other methods. A sweep costs as many
+    products as the block has columns; a batch costs what its dearest graph does.
+    """
+    if not L.batch_shape:
+        return _solve(L, X, k, tol, max_products)
+    dense = L.to_dense().detach()
+    items = [DenseOperator(dense[index], psd=L.psd) for index in np.ndindex(*L.batch_shape)]
+    pairs = [_solve(A, X[i], k, tol, max_products) for A, i in zip(items, np.ndindex(*L.batch_shape), strict=True)]
+    L.products += max(A.products for A in items)
+    L.passes += max(A.passes for A in items)
+    theta, vectors, residuals = (
+        torch.stack(c) for c in zip(*((p.theta, p.X, p.residuals) for p in pairs), strict=True)
+    )
+    shape = L.batch_shape
+    return Ritz(theta.reshape(*shape, -1), vectors.reshape(*shape, L.n, -1), residuals.reshape(*shape, -1))
+
+
+def _solve(L: Operator, X: Tensor, k: int, tol: float, max_products: int) -> Ritz:
+    def multiply(block: Any) -> Any:
+        tensor = torch.as_tensor(np.asarray(block).reshape(L.n, -1), dtype=L.dtype, device=L.device)
+        return (L @ tensor).detach().cpu().numpy()
+
+    def precondition(block: Any) -> Any:
+        return inverse * np.asarray(block).reshape(L.n, -1)
+
+    inverse = _inverse_diagonal(L)
+    A = LinearOperator((L.n, L.n), matvec=multiply, matmat=multiply, dtype=inverse.dtype)
+    M = LinearOperator((L.n, L.n), matvec=precondition, matmat=precondition, dtype=inverse.dtype)
+    budget = L.products + max_products
+    pairs = rotate(L, X)
+    while not bool((pairs.estimate(k) <= tol) | settled(L, pairs.residuals[..., :k])):
+        if L.products + (SWEEPS + 1) * X.shape[-1] > budget:
+            break
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # whether it has converged is ours to judge
+            try:
+                _, block = scipy_lobpcg(A, pairs.X.cpu().numpy(), M=M, largest=False, tol=0.0, maxiter=SWEEPS)
+            except (np.linalg.LinAlgError, ValueError):
+                break  # its Gram matrix lost definiteness: the pairs so far are the best it has
+        if not np.isfinite(block).all():
+            break
+        pairs = rotate(L, torch.as_tensor(block, dtype=L.dtype, device=L.device))
+    return pairs
+
+
+def _inverse_diagonal(L: Operator) -> Any:
+    """Return the Jacobi preconditioner ``(n, 1)``: the inverse diagonal where that is positive and known, else 1."""
+    ones = torch.ones(L.n, dtype=L.dtype)
+    if isinstance(L, FunctionOperator):
+        return ones[:, None].numpy()
+    diagonal = L.diagonal().detach().cpu()
+    return torch.where(diagonal > 0, 1 / torch.where(diagonal > 0, diagonal, ones), ones)[:, None].numpy()

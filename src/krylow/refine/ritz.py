@@ -1,0 +1,56 @@
+"""Ritz pairs: what every iterative refinement works on, stops by and returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from krylow.linalg.bounds import davis_kahan
+from krylow.linalg.rayleigh_ritz import rayleigh_ritz
+from krylow.operators import Operator
+
+#: Residuals below this power of eps, times ||L||, are as small as they need to be: no gap will show any more.
+SETTLED_POWER = 0.5
+
+
+@dataclass(frozen=True)
+class Ritz:
+    """Ritz pairs of a refinement: the k wanted ones first, guards after them.
+
+    Attributes
+    ----------
+    theta
+        ``(*batch, p)`` ascending, infinite where there is no vector.
+    X
+        ``(*batch, n, p)`` orthonormal; zero columns where the graph has fewer than p nodes.
+    residuals
+        ``(*batch, p)`` norms of L x - theta x, as the recurrence knows them.
+    """
+
+    theta: Tensor
+    X: Tensor
+    residuals: Tensor
+
+    def estimate(self, k: int) -> Tensor:
+        """Return the estimated error of the k lowest, ``(*batch,)``, taking the next Ritz pair at its word."""
+        if self.theta.shape[-1] <= k:
+            return torch.full_like(self.theta[..., 0], torch.inf)
+        gap = self.theta[..., k] - self.residuals[..., k] - self.theta[..., k - 1]
+        gap = torch.where(torch.isposinf(self.theta[..., k]), torch.full_like(gap, torch.inf), gap)
+        return davis_kahan(self.residuals[..., :k], gap)
+
+
+def settled(L: Operator, residuals: Tensor) -> Tensor:
+    """Return where all residuals ``(*batch, k)`` are so small that further work cannot change the answer."""
+    return residuals.amax(-1) <= torch.finfo(L.dtype).eps ** SETTLED_POWER * L.norm_bound()
+
+
+def rotate(L: Operator, X: Tensor) -> Ritz:
+    """Return the Ritz pairs of span(X), one product a column. The columns of X must be independent."""
+    Q = torch.linalg.qr(torch.linalg.qr(X).Q).Q  # once more, since a filtered block is nearly dependent
+    LQ = L @ Q
+    theta, Y = rayleigh_ritz(Q, LQ, Q.shape[-1])
+    X = Q @ Y
+    return Ritz(theta, X, torch.linalg.vector_norm(LQ @ Y - X * theta[..., None, :], dim=-2))

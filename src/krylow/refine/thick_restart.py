@@ -1,0 +1,196 @@
+r"""Block Lanczos with full orthogonalisation, thick-restarted within a bounded basis.
+
+A basis V of at most m columns is grown by $Q_{j+1} R = L Q_j - V (V^\top L Q_j)$. When it is full it is compressed to
+its p lowest Ritz vectors, after which the growth goes on from the same residual block: $L V_p = V_p \Theta + Q S$, so
+that the next cycle costs m - p products and the space contains that of implicitly restarted Lanczos (Wu and Simon,
+2000).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from krylow.operators import Operator
+from krylow.refine.lanczos import breakdown_threshold
+from krylow.refine.ritz import Ritz, settled
+from krylow.start.gaussian import gaussian
+
+
+def block_lanczos(L: Operator, X: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Return V ``(*batch, n, s b)``, T and the residual block of ``steps`` block steps from ``X`` ``(*batch, n, b)``.
+
+    $L V = V T + R E^\top$ with T block tridiagonal and E the last b columns of the identity. Orthonormal to rounding by
+    full reorthogonalisation. Directions that run out are replaced by none: their columns are zero.
+    """
+    growth = _Growth(L, X, steps * X.shape[-1], generator=None)
+    growth.fill()
+    return growth.V, growth.H, growth.residual
+
+
+def thick_restart(
+    L: Operator,
+    X: Tensor,
+    k: int,
+    *,
+    basis_size: int,
+    keep: int | None = None,
+    tol: float = 0.0,
+    max_products: int,
+    recheck: bool = True,
+    generator: torch.Generator | None = None,
+) -> Ritz:
+    r"""Return the lowest Ritz pairs from a restarted basis of at most ``basis_size`` vectors.
+
+    Stops when the estimated error of the k lowest is at most ``tol``, when their residuals cannot fall further, or when
+    ``max_products`` are spent. One Krylov sequence holds one vector of each eigenspace; so with ``recheck`` the answer
+    is then put to the test: everything but the k vectors is replaced by a random block and the iteration goes on until
+    the (k+1)-st pair has been found anew. A missed copy of a repeated eigenvalue comes up there.
+
+    Parameters
+    ----------
+    L
+        The operator.
+    X
+        ``(*batch, n, b)`` start block, b < ``basis_size``.
+    k
+        Wanted pairs.
+    basis_size
+        Columns held, k < ``basis_size``.
+    keep
+        Ritz vectors kept at a restart, k <= keep < ``basis_size``. None: k and a third of the rest.
+    tol
+        Estimated normalised squared subspace error to stop at; 0: spend ``max_products``.
+    max_products
+        Most products with L.
+    recheck
+        Whether to look for missed eigenvectors before stopping.
+    generator
+        Source of the random block.
+    """
+    generator = generator or torch.Generator(device=L.device).manual_seed(1)
+    block = X.shape[-1]
+    growth = _Growth(L, X, basis_size, generator=generator)
+    keep = k + max(1, (basis_size - k) // 3) if keep is None else keep
+    keep = max(k, min(keep, growth.capacity - block))
+    reference: Ritz | None = None
+    while True:
+        max_products -= growth.fill(max_products)
+        ritz = growth.ritz(max(keep, k + 1))
+        if max_products < block or growth.exhausted:
+            return ritz
+        if tol == 0 or not bool(((ritz.estimate(k) <= tol) | settled(L, ritz.residuals[..., :k])).all()):
+            growth.restart(ritz, keep)
+        elif not recheck or (reference is not None and not _lower(ritz, reference, k)):
+            return ritz
+        else:
+            reference = ritz
+            growth.restart(ritz, k, fresh=block)
+
+
+def _lower(ritz: Ritz, reference: Ritz, k: int) -> bool:
+    """Return whether any of the k lowest values fell by more than its residual explains."""
+    slack = 2 * reference.residuals[..., :k].amax(-1, keepdim=True)
+    return bool((ritz.theta[..., :k] < reference.theta[..., :k] - slack).any())
+
+
+class _Growth:
+    """An orthonormal basis V, its projected matrix H = V^T L V, and the block Q that continues it: L V = V H + Q S."""
+
+    def __init__(self, L: Operator, X: Tensor, capacity: int, *, generator: torch.Generator | None) -> None:
+        block = X.shape[-1]
+        self.L, self.generator = L, generator
+        self.capacity = min(capacity, -(-L.n // block) * block)  # a full basis may end in zero columns
+        self.tiny = breakdown_threshold(L)[..., None]  # (*batch, 1)
+        self._V = X.new_zeros((*L.batch_shape, L.n, self.capacity))
+        self._H = X.new_zeros((*L.batch_shape, self.capacity, self.capacity))
+        self.width = 0
+        self.residual = X
+        self.next, self.coupling = self._orthonormal(X, torch.zeros_like(self.tiny))
+
+    @property
+    def V(self) -> Tensor:
+        return self._V[..., : self.width]
+
+    @property
+    def H(self) -> Tensor:
+        H = self._H[..., : self.width, : self.width]
+        return (H + H.mT) / 2
+
+    @property
+    def live(self) -> Tensor:
+        """``(*batch,)``: how many columns are not zero."""
+        return (torch.linalg.vector_norm(self.V, dim=-2) > 0.5).sum(-1)
+
+    @property
+    def exhausted(self) -> bool:
+        return bool((self.live >= self.L.sizes).all())
+
+    def fill(self, budget: int | None = None) -> int:
+        """Grow until the basis is full or the budget spent; return the products used."""
+        used, block = 0, self.next.shape[-1]
+        while self.width + block <= self.capacity and (budget is None or used + block <= budget):
+            Q = self.next
+            here = slice(self.width, self.width + block)
+            self._V[..., here] = Q
+            self.width += block
+            W = self.L @ Q
+            C = self.V.mT @ W
+            W = W - self.V @ C
+            again = self.V.mT @ W
+            self.residual = W - self.V @ again
+            self._H[..., : self.width, here] = C + again
+            self._H[..., here, : self.width] = (C + again).mT
+            self.next, self.coupling = self._orthonormal(self.residual, self.tiny)
+            used += block
+        return used
+
+    def ritz(self, count: int) -> Ritz:
+        """Return the lowest Ritz pairs of the basis, ``count`` at most."""
+        block = self.coupling.shape[-1]
+        zero = torch.linalg.vector_norm(self.V, dim=-2) <= 0.5  # (*batch, width)
+        H = self.H
+        top = 2 * H.abs().sum(-1).amax(-1, keepdim=True)
+        top = torch.where(top > 0, top, torch.ones_like(top))
+        theta, Y = torch.linalg.eigh(H + torch.diag_embed(torch.where(zero, top, torch.zeros_like(top))))
+        residuals = torch.linalg.vector_norm(self.coupling @ Y[..., self.width - block : self.width, :], dim=-2)
+        absent = torch.arange(self.width, device=H.device) >= self.live[..., None]
+        theta = torch.where(absent, torch.full_like(theta, torch.inf), theta)
+        residuals = torch.where(absent, torch.zeros_like(residuals), residuals)
+        return Ritz(theta[..., :count], self.V @ Y[..., :count], residuals[..., :count])
+
+    def restart(self, ritz: Ritz, keep: int, *, fresh: int = 0) -> None:
+        """Compress to the ``keep`` lowest Ritz vectors, going on with the same block or a fresh random one."""
+        keep = min(keep, ritz.theta.shape[-1])
+        theta = ritz.theta[..., :keep]
+        self._V[..., :keep] = ritz.X[..., :keep]
+        self._H.zero_()
+        self._H[..., :keep, :keep] = torch.diag_embed(torch.where(theta.isinf(), torch.zeros_like(theta), theta))
+        self.width = keep
+        if fresh:
+            start = gaussian(self.L, fresh, generator=self.generator)
+            self.next, self.coupling = self._orthonormal(self._project_out(start), torch.zeros_like(self.tiny))
+
+    def _project_out(self, Z: Tensor) -> Tensor:
+        for _ in range(2):
+            Z = Z - self.V @ (self.V.mT @ Z)
+        return Z
+
+    def _orthonormal(self, W: Tensor, tiny: Tensor) -> tuple[Tensor, Tensor]:
+        """Return Q, R with W = Q R and Q orthonormal, orthogonal to V; spent columns become random ones, or zero."""
+        Q, R = torch.linalg.qr(W)
+        spent = R.diagonal(dim1=-2, dim2=-1).abs() <= tiny  # (*batch, block)
+        if not bool(spent.any()):
+            return Q, R
+        order = spent.to(torch.int8).argsort(dim=-1, stable=True)  # live columns first, so that they stay as they are
+        Q = torch.take_along_dim(Q, order[..., None, :], dim=-1)
+        spent = torch.take_along_dim(spent, order, dim=-1)
+        Z = torch.zeros_like(Q)
+        if self.generator is not None:
+            Z = gaussian(self.L, Q.shape[-1], generator=self.generator)
+            size = torch.linalg.vector_norm(Z, dim=-2, keepdim=True)
+            Z = self._project_out(Z / size)
+        Q, R = torch.linalg.qr(torch.where(spent[..., None, :], Z, Q))
+        gone = R.diagonal(dim1=-2, dim2=-1).abs() <= self.L.n * torch.finfo(Q.dtype).eps
+        Q = Q * ~gone[..., None, :]
+        return Q, Q.mT @ W

@@ -1,0 +1,27 @@
+"""The random start: independent Gaussian columns."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from krylow.operators import Operator
+
+
+def gaussian(L: Operator, columns: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return a Gaussian block ``(*batch, n, columns)`` in the operator's dtype, zero on padded nodes.
+
+    Parameters
+    ----------
+    L
+        The operator it will be multiplied with.
+    columns
+        Width of the block.
+    generator
+        Source of randomness. None: a fresh one with seed 0, so that equal calls give equal answers.
+    """
+    if generator is None:
+        generator = torch.Generator(device=L.device).manual_seed(0)
+    shape = (*L.batch_shape, L.n, columns)
+    z = torch.randn(shape, dtype=L.dtype, device=L.device, generator=generator)
+    return z if L.mask is None else z * L.mask[..., None]

@@ -1,0 +1,120 @@
+r"""The paper's probe: a random vector through an inverse-polynomial low-pass filter.
+
+$$v_1 \propto \Big(I + \sum_{t=1}^T a_t \tilde L^t\Big)^{-p} z, \qquad a_t \ge 0 .$$
+
+With $L \succeq 0$ the response $h(\lambda) = (1 + \sum_t a_t \lambda^t)^{-p}$ falls with
+$\lambda$: the paper's Lemma 2. $\tilde L$ is L mapped to [0, 1] by Gershgorin's bounds: unscaled, the polynomial's
+condition number reaches 1e14. An L that may be indefinite is thereby shifted to be positive semidefinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from krylow.linalg.cg import conjugate_gradients
+from krylow.linalg.matrix_function import apply_function
+from krylow.linalg.tridiagonal import tridiagonal
+from krylow.operators import FunctionOperator, Operator
+from krylow.refine.lanczos import lanczos
+
+
+def unit_interval(L: Operator) -> Operator:
+    r"""Return $\tilde L = (L - l I) / (h - l)$ with h the upper bound of L, l its lower bound where negative.
+
+    Products with it are products with L and counted there. The bounds carry their gradient.
+    """
+    low, high = L.gershgorin()
+    low = low.clamp(max=0)
+    width = high - low
+    width = torch.where(width > 0, width, torch.ones_like(width))[..., None, None]
+    shift = low[..., None, None]
+
+    def multiply(X: Tensor) -> Tensor:
+        Y = L @ X
+        return (Y if L.psd else Y - shift * X) / width
+
+    scaled = FunctionOperator(
+        multiply,
+        L.n,
+        batch_shape=tuple(L.batch_shape),
+        dtype=L.dtype,
+        device=L.device,
+        bounds=(0.0, 1.0),
+        parameters=L.tensors,
+        psd=True,
+    )
+    scaled.mask = L.mask
+    return scaled
+
+
+def polynomial_product(L: Operator, a: Tensor, X: Tensor) -> Tensor:
+    r"""Return $(I + \sum_t a_t L^t) X$ by Horner's rule: T products a column.
+
+    ``a`` is ``(*p, T)``, broadcastable over the batch.
+    """
+    Y = a[..., -1, None, None] * X
+    for t in range(a.shape[-1] - 2, -1, -1):
+        Y = L @ Y + a[..., t, None, None] * X
+    return L @ Y + X
+
+
+def response(a: Tensor, power: int) -> Callable[[Tensor], Tensor]:
+    r"""Return the probe's frequency response $h(\lambda) = (1 + \sum_t a_t \lambda^t)^{-p}$ on [0, 1].
+
+    >>> response(torch.tensor([1.0]), 2)(torch.tensor([0.0, 1.0]))
+    tensor([1.0000, 0.2500])
+    """
+
+    def h(lam: Tensor) -> Tensor:
+        q = torch.zeros_like(lam)
+        for t in range(a.shape[-1] - 1, -1, -1):
+            q = (q + a[..., t, None]) * lam
+        return torch.exp(-power * torch.log1p(q))
+
+    return h
+
+
+def inverse_polynomial(L: Operator, z: Tensor, a: Tensor, power: int, steps: int, *, solver: str = "krylov") -> Tensor:
+    r"""Return the normalised probe vector ``(*batch, n, 1)`` for a random ``z`` of that shape.
+
+    Two solvers of the same linear systems, which agree once both have converged:
+
+    - "krylov": $\|z\| V_s h(T_s) e_1$ from one Lanczos sequence of s = ``steps`` vectors: s products.
+    - "cg": literally, p solves after each other, ``steps`` conjugate-gradient steps each, T products a step: p s T
+      products. Its truncation is part of what the paper's network computes.
+
+    Parameters
+    ----------
+    L
+        The operator; it is scaled to [0, 1] here.
+    z
+        The random vector.
+    a
+        ``(*p, T)`` non-negative coefficients for the scaled operator.
+    power
+        The exponent p.
+    steps
+        Krylov vectors, or conjugate-gradient steps a solve.
+    solver
+        "krylov" or "cg".
+    """
+    scaled = unit_interval(L)
+    if solver == "krylov":
+        krylov = lanczos(scaled, z, min(steps, L.n), reorthogonalize=True)
+        beta = krylov.beta[..., :-1]
+        T = tridiagonal(krylov.alpha, beta, beta)
+        e1 = torch.zeros_like(krylov.alpha)[..., None]
+        e1[..., 0, :] = 1
+        return _unit(krylov.V @ apply_function(T, response(a, power), e1))
+    v = _unit(z)
+    for _ in range(power):
+        v = _unit(conjugate_gradients(lambda X: polynomial_product(scaled, a, X), v, steps=steps).x)
+    return v
+
+
+def _unit(v: Tensor) -> Tensor:
+    size = torch.linalg.vector_norm(v, dim=-2, keepdim=True)
+    return v / torch.where(size > 0, size, torch.ones_like(size))
