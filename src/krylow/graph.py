@@ -181,7 +181,7 @@ def _read_edge_index(edge_index: Tensor, weight: Tensor | None, num_nodes: int |
         raise InputError(
             f"an edge_index must be integer (2, e), got {edge_index.dtype} of shape {tuple(edge_index.shape)}."
         )
-    low, high = (int(edge_index.min()), int(edge_index.max())) if edge_index.numel() else (0, -1)
+    low, high = (int(i) for i in edge_index.aminmax()) if edge_index.numel() else (0, -1)
     n = high + 1 if num_nodes is None else num_nodes
     if low < 0 or high >= n or n < 1:
         raise InputError(f"an edge_index must hold nodes 0 to {n - 1}, got {low} to {high}: pass num_nodes.")
@@ -254,20 +254,27 @@ def _ragged(graphs: list[Any], kind: str | None) -> DenseOperator:
     """Pad graphs of different sizes with isolated nodes to one batch, and remember which nodes are real."""
     if not graphs:
         raise InputError("a list of graphs must hold at least one graph, got an empty list.")
-    matrices = []
-    for graph in graphs:
-        W = _read(graph, None)
-        if isinstance(W, _Edges):
-            _check_edges(W, "W")
-            W = W.to_dense()
-        if W.ndim != 2:
-            raise InputError(f"a list must hold single graphs, got one of shape {tuple(W.shape)}.")
-        matrices.append(_checks.symmetric(W, "W"))
-    dtypes = {W.dtype for W in matrices}
+    parts = [_read(graph, None) for graph in graphs]
+    shapes = [(part.n, part.n) if isinstance(part, _Edges) else tuple(part.shape) for part in parts]
+    if any(len(shape) != 2 for shape in shapes):
+        raise InputError(f"a list must hold single graphs, got one of shape {max(shapes, key=len)}.")
+    dtypes = {part.weight.dtype if isinstance(part, _Edges) else part.dtype for part in parts}
     if len(dtypes) > 1:
         raise InputError(f"the graphs of a list must have one dtype, got {', '.join(sorted(map(str, dtypes)))}.")
-    n = max(W.shape[-1] for W in matrices)
-    padded = torch.stack([torch.nn.functional.pad(W, (0, n - W.shape[-1]) * 2) for W in matrices])
-    sizes = torch.tensor([W.shape[-1] for W in matrices], device=padded.device)
+    n = max(shape[0] for shape in shapes)
+    padded = _scattered(parts, n)
+    sizes = torch.tensor([shape[0] for shape in shapes], device=padded.device)
     mask = torch.arange(n, device=padded.device) < sizes[:, None]
-    return _dense_laplacian(padded, kind, mask=None if bool(mask.all()) else mask)
+    return _dense_laplacian(_checks.symmetric(padded, "W"), kind, mask=None if bool(mask.all()) else mask)
+
+
+def _scattered(parts: list[Tensor | _Edges], n: int) -> Tensor:
+    """Return the adjacencies as one batch ``(graphs, n, n)``; all edge lists are written at once."""
+    edges = [(i, part) for i, part in enumerate(parts) if isinstance(part, _Edges)]
+    if len(edges) < len(parts):
+        dense = [part.to_dense() if isinstance(part, _Edges) else part for part in parts]
+        return torch.stack([torch.nn.functional.pad(W, (0, n - W.shape[-1]) * 2) for W in dense])
+    row, col, weight = (torch.cat([getattr(part, name) for _, part in edges]) for name in ("row", "col", "weight"))
+    counts = torch.tensor([part.row.numel() for _, part in edges], device=row.device)
+    graph = torch.repeat_interleave(torch.arange(len(parts), device=row.device), counts)
+    return weight.new_zeros(len(parts), n, n).index_put((graph, row, col), weight, accumulate=True)

@@ -10,6 +10,9 @@ thick_restart    Gaussian block              restarted within a basis limit     
 chebyshev        Gaussian block              Chebyshev filter, adaptive interval      Rayleigh-Ritz
 lobpcg           Gaussian block              scipy's LOBPCG                           Rayleigh-Ritz
 ===============  ==========================  =======================================  ==========================
+
+:func:`lowpass` takes three more, which filter the signal without a basis (:mod:`krylow.response`): "lanczos_signal",
+"polynomial" and "polynomial_jackson".
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from krylow.refine.lanczos import lanczos
 from krylow.refine.lobpcg import lobpcg
 from krylow.refine.ritz import Ritz
 from krylow.refine.thick_restart import thick_restart
+from krylow.response import chebyshev_lowpass, lanczos_lowpass
 from krylow.start.gaussian import gaussian
 
 #: Refinements stop at this part of tol by their own estimate, so that the certificate, which is stricter, agrees.
@@ -111,10 +115,7 @@ def subspace(
     smallest = int(L.sizes.min())
     _checks.k_or_cutoff(k, cutoff, smallest)
     _checks.positive(tol, "tol")
-    if seed is not None:
-        if generator is not None:
-            raise InputError("give either seed or generator, got both.")
-        generator = torch.Generator(device=L.device).manual_seed(seed)
+    generator = _generator(L, seed, generator)
     if m is not None:
         m = _checks.count(m, "m")
     if weights is not None and method not in ("auto", "unrolled"):
@@ -153,7 +154,9 @@ def lowpass(
         As in :func:`subspace`.
     x
         ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``, torch or numpy.
-    k, cutoff, method, tol, m, seed, generator, weights, max_products
+    method
+        As in :func:`subspace`, or one of :data:`SIGNAL_METHODS`, whose number of steps or degree is ``m`` (50).
+    k, cutoff, tol, m, seed, generator, weights, max_products
         As in :func:`subspace`.
 
     Returns
@@ -171,20 +174,40 @@ def lowpass(
     L = as_operator(L)
     signal = torch.from_numpy(np.ascontiguousarray(x)) if isinstance(x, np.ndarray) else torch.as_tensor(x)
     signal = _checks.signal(signal, L.batch_shape, L.n, L.dtype)
-    found = subspace(
-        L,
-        k,
-        cutoff=cutoff,
-        method=method,
-        tol=tol,
-        m=m,
-        seed=seed,
-        generator=generator,
-        weights=weights,
-        max_products=max_products,
-    )
-    y = found.project(signal)
+    if method in SIGNAL_METHODS:
+        _checks.k_or_cutoff(k, cutoff, int(L.sizes.min()))
+        steps = 50 if m is None else _checks.count(m, "m")
+        column = signal if signal.ndim > 1 else signal[:, None]
+        if method == "lanczos_signal":
+            y = lanczos_lowpass(L, column, cutoff=cutoff, k=k, m=steps)
+        else:
+            source = _generator(L, seed, generator)
+            damped = method == "polynomial_jackson"
+            y = chebyshev_lowpass(L, column, cutoff=cutoff, k=k, degree=steps, jackson=damped, generator=source)
+        y = y.reshape(signal.shape) if signal.ndim == 1 else y
+    else:
+        y = subspace(
+            L,
+            k,
+            cutoff=cutoff,
+            method=method,
+            tol=tol,
+            m=m,
+            seed=seed,
+            generator=generator,
+            weights=weights,
+            max_products=max_products,
+        ).project(signal)
     return y.detach().numpy() if isinstance(x, np.ndarray) else y
+
+
+def _generator(L: Operator, seed: int | None, generator: torch.Generator | None) -> torch.Generator | None:
+    """Return the source of randomness that ``seed`` or ``generator`` names."""
+    if seed is None:
+        return generator
+    if generator is not None:
+        raise InputError("give either seed or generator, got both.")
+    return torch.Generator(device=L.device).manual_seed(seed)
 
 
 def choose(L: Operator, k: int, weights: Any = None) -> tuple[str, str]:
@@ -378,3 +401,4 @@ RECIPES: dict[str, Callable[[Operator, int, Options], Subspace]] = {
     "lobpcg": _lobpcg,
 }
 METHODS = tuple(RECIPES)
+SIGNAL_METHODS = ("lanczos_signal", "polynomial", "polynomial_jackson")

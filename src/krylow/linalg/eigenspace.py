@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from krylow.linalg.eigh import eigh
+
 #: A gap below this many eps times the spread of the spectrum is no gap: its derivative does not exist and is left out.
 GAP_EPS = 8
 
@@ -54,7 +56,7 @@ def lowest_eigenspace(S: Tensor, k: int, count: Tensor | None = None) -> tuple[T
 class _LowestEigenspace(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, S: Tensor, k: int, count: Tensor) -> tuple[Tensor, Tensor]:
-        theta, Y = torch.linalg.eigh(S)
+        theta, Y = eigh(S)
         ctx.save_for_backward(theta, Y, count)
         ctx.k = k
         kept = torch.arange(k, device=S.device) < count[..., None]
