@@ -255,7 +255,8 @@ def _certify(
     gap = floor - theta_k
     no_gap = gap <= noise
     error = davis_kahan(residuals, torch.where(no_gap, torch.zeros_like(gap), gap)) + 4 * eps
-    error = torch.where(everything & ~missing.any(-1), torch.full_like(error, 4 * eps), error)
+    error = torch.where(everything, torch.full_like(error, 4 * eps), error)
+    error = torch.where(missing.any(-1), torch.full_like(error, torch.inf), error)
     small = total <= eps**SETTLED_POWER * norm
     codes = torch.full_like(L.sizes, Status.MAX_STEPS)
     codes[no_gap & small & ~below] = Status.NO_GAP
@@ -325,7 +326,8 @@ def _proved_floor(
     candidate = floor.isneginf() & under.isfinite()
     below = torch.zeros_like(candidate)
     if bool(candidate.any()):
-        below = candidate & ~above(torch.where(candidate, under, -lift))
+        # The slack makes a success certain; here a failure has to be.
+        below = candidate & ~above(torch.where(candidate, under - 2 * slack, -lift))
     return floor, below
 
 
@@ -349,13 +351,19 @@ def _estimated_floor(
 
 def _probe(A: Operator, X: Tensor) -> tuple[Tensor, Tensor]:
     """Return the lowest Ritz value, and its residual, of a random vector's Krylov space in the complement of X."""
+    low, high = A.gershgorin()
+    top = torch.maximum(high, torch.zeros_like(high))[..., None, None]
 
     def outside(Z: Tensor) -> Tensor:
         return Z - X @ (X.mT @ Z)
 
-    low, high = A.gershgorin()
+    def multiply(Z: Tensor) -> Tensor:
+        # What rounding lets in from span(X) is lifted to the top of the spectrum, so that it is never the lowest.
+        rest = outside(Z)
+        return outside(A @ rest) + top * (Z - rest)
+
     deflated = FunctionOperator(
-        lambda Z: outside(A @ outside(Z)),
+        multiply,
         A.n,
         batch_shape=tuple(A.batch_shape),
         dtype=A.dtype,

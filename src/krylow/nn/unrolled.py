@@ -83,6 +83,7 @@ class UnrolledLanczos(nn.Module):
         """
         L = as_operator(L)
         z = gaussian(L, 1, generator=generator) if z is None else z
+        z = z if L.mask is None else z * L.mask[..., None]  # a padding node is no part of the graph
         gamma1, gamma2 = self.gamma1.to(L.dtype), self.gamma2.to(L.dtype)
         return lanczos(L, self.probe(L, z), self.m, gamma1=gamma1, gamma2=gamma2)
 
@@ -118,5 +119,5 @@ class UnrolledLanczos(nn.Module):
 
 
 def _shifted(L: Any) -> str:
-    low = float(L.gershgorin()[0].min())
+    low = float(L.gershgorin()[0].detach().min())
     return f"; L may be indefinite, so the probe shifted it by {-low:.3g} (Gershgorin)" if low < 0 else ""

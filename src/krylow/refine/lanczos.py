@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from krylow._checks import InputError
 from krylow.linalg.basis import GrowingBasis
 from krylow.linalg.tridiagonal import tridiagonal
 from krylow.operators import Operator
@@ -92,6 +93,8 @@ def lanczos(
         Orthogonalise each residual twice against all earlier vectors ("twice is enough"): 4 n m^2 operations more,
         and V stays orthonormal to rounding. For the classical recurrence only, whose coefficients it does not change.
     """
+    if reorthogonalize and not (gamma1 is None and gamma2 is None):
+        raise InputError("reorthogonalize is for the classical recurrence, got gammas: leave one of them out.")
     tiny = breakdown_threshold(L)[..., None, None]
     sizes = L.sizes[..., None, None]
     tracked = torch.is_grad_enabled() and (L.requires_grad or v.requires_grad or _needs_grad(gamma1, gamma2))

@@ -26,16 +26,19 @@ def lobpcg(L: Operator, X: Tensor, k: int, *, tol: float, max_products: int) -> 
     """
     if not L.batch_shape:
         return _solve(L, X, k, tol, max_products)
-    dense = L.to_dense().detach()
-    items = [DenseOperator(dense[index], psd=L.psd) for index in np.ndindex(*L.batch_shape)]
-    pairs = [_solve(A, X[i], k, tol, max_products) for A, i in zip(items, np.ndindex(*L.batch_shape), strict=True)]
+    dense, sizes, shape = L.to_dense().detach(), L.sizes, L.batch_shape
+    items, pairs = [], []
+    for i in np.ndindex(*shape):
+        n = int(sizes[i])  # without its padding, whose null space is not the graph's
+        items.append(DenseOperator(dense[i][:n, :n], psd=L.psd))
+        pairs.append(_solve(items[-1], X[i][:n], k, tol, max_products))
     L.products += max(A.products for A in items)
     L.passes += max(A.passes for A in items)
-    theta, vectors, residuals = (
-        torch.stack(c) for c in zip(*((p.theta, p.X, p.residuals) for p in pairs), strict=True)
-    )
-    shape = L.batch_shape
-    return Ritz(theta.reshape(*shape, -1), vectors.reshape(*shape, L.n, -1), residuals.reshape(*shape, -1))
+    vectors = torch.zeros_like(X)
+    for i, found in zip(np.ndindex(*shape), pairs, strict=True):
+        vectors[i][: found.X.shape[0]] = found.X
+    theta, residuals = (torch.stack(c) for c in zip(*((p.theta, p.residuals) for p in pairs), strict=True))
+    return Ritz(theta.reshape(*shape, -1), vectors, residuals.reshape(*shape, -1))
 
 
 def _solve(L: Operator, X: Tensor, k: int, tol: float, max_products: int) -> Ritz:

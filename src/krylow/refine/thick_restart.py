@@ -179,6 +179,10 @@ class _Growth:
     def _orthonormal(self, W: Tensor, tiny: Tensor) -> tuple[Tensor, Tensor]:
         """Return Q, R with W = Q R and Q orthonormal, orthogonal to V; spent columns become random ones, or zero."""
         Q, R = torch.linalg.qr(W)
+        if W.shape[-1] > 1 and self.width:
+            # Nearly dependent columns of W are orthogonal to V only relative to their size before the QR.
+            Q, again = torch.linalg.qr(self._project_out(Q))
+            R = again @ R
         spent = R.diagonal(dim1=-2, dim2=-1).abs() <= tiny  # (*batch, block)
         if not bool(spent.any()):
             return Q, R
