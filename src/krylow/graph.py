@@ -114,6 +114,8 @@ def as_operator(L: Any) -> Operator:
 def _from_linear_operator(L: Any) -> Operator:
     if L.shape[0] != L.shape[1]:
         raise InputError(f"L must be square, got a LinearOperator of shape {L.shape}.")
+    if L.dtype is not None and L.dtype.kind == "c":
+        raise InputError(f"L must be real, got a LinearOperator of dtype {L.dtype}: pass its real part.")
     dtype = torch.float32 if L.dtype == np.float32 else torch.float64
     return FunctionOperator(
         lambda X: torch.from_numpy(np.asarray(L.matmat(X.numpy()))).to(dtype), L.shape[0], dtype=dtype
@@ -137,10 +139,12 @@ def _read(W: Any, num_nodes: int | None, what: str = "W") -> Tensor | _Edges:
         return _read_edge_index(torch.as_tensor(W[0]), W[1], num_nodes)
     if scipy.sparse.issparse(W):
         return _read_scipy(W, what)
-    if isinstance(W, np.ndarray) or not isinstance(W, Tensor):
-        W = _from_numpy(np.asarray(W), what)
-    if W.ndim == 2 and W.shape[0] == 2 and W.shape[1] != 2 and W.layout == torch.strided:
-        return _read_edge_index(W, None, num_nodes)
+    if not isinstance(W, Tensor):
+        W = np.asarray(W)
+    if _is_edge_index(W, num_nodes):
+        return _read_edge_index(torch.as_tensor(W), None, num_nodes)
+    if not isinstance(W, Tensor):
+        W = _from_numpy(W, what)
     if W.layout != torch.strided:
         if W.ndim == 2:
             return _read_torch_sparse(W, what)
@@ -154,15 +158,26 @@ def _from_numpy(array: np.ndarray, what: str) -> Tensor:
             f"{what} must be a matrix of numbers, a sparse matrix, a networkx graph or a PyG Data, "
             f"got an object of dtype {array.dtype}."
         )
-    if array.dtype.kind in "iub" and not (array.ndim == 2 and array.shape[0] == 2 != array.shape[1]):
-        array = array.astype(np.float64)
-    return torch.from_numpy(np.ascontiguousarray(array))
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        raise InputError(f"{what} must be float32 or float64, got {array.dtype}: convert it with .astype(float).")
+    wanted = np.dtype(np.float64) if array.dtype.kind in "iub" else array.dtype.newbyteorder("=")
+    return torch.from_numpy(np.asarray(array, dtype=wanted, order="C"))
+
+
+def _is_edge_index(W: Any, num_nodes: int | None) -> bool:
+    """Tell an edge list ``(2, e)`` from a matrix. Two columns may be either: a matrix, unless nodes are counted."""
+    if isinstance(W, Tensor):
+        numbers = W.is_floating_point() or W.is_complex() or W.dtype == torch.bool or W.layout != torch.strided
+    else:
+        numbers = W.dtype.kind not in "iu"
+    return not numbers and W.ndim == 2 and W.shape[0] == 2 and (W.shape[1] != 2 or num_nodes is not None)
 
 
 def _read_scipy(W: Any, what: str) -> _Edges:
     if W.ndim != 2 or W.shape[0] != W.shape[1] or W.shape[0] == 0:
         raise InputError(f"{what} must be square with at least one node, got shape {W.shape}.")
-    coo = W.tocoo()
+    coo = W.tocoo(copy=True)
+    coo.sum_duplicates()  # networkx writes a self-loop as 2 w and -w
     weight = _checks.floating(_from_numpy(np.asarray(coo.data), what), what)
     row, col = (torch.from_numpy(np.ascontiguousarray(i)).long() for i in (coo.row, coo.col))
     return _Edges(row, col, _checks.finite(weight, what), W.shape[0])
@@ -190,7 +205,8 @@ def _read_edge_index(edge_index: Tensor, weight: Tensor | None, num_nodes: int |
     weight = _checks.finite(_checks.floating(torch.as_tensor(weight), "edge_weight"), "edge_weight")
     if weight.shape != edge_index.shape[1:]:
         raise InputError(f"edge_weight must be ({edge_index.shape[1]},), got shape {tuple(weight.shape)}.")
-    return _Edges(edge_index[0].long(), edge_index[1].long(), weight, n)
+    entries = SparseOperator.from_coo(edge_index[0], edge_index[1], weight, n)  # parallel edges add up
+    return _Edges(entries.row, entries.col, entries.values, n)
 
 
 def _check_edges(edges: _Edges, what: str) -> None:
