@@ -66,6 +66,11 @@ def ritz(krylov: Krylov, k: int) -> tuple[Tensor, Tensor, Tensor]:
     inf = torch.full_like(values, torch.inf)
     values = torch.where(live, values, inf)
     theta, following = values[..., :k], (values[..., k] if k < m else inf[..., 0]).detach()
+    # Ritz vectors that depend on lower ones, as a degenerate relaxed basis gives, are missing too: put them last.
+    gone = torch.linalg.vector_norm(basis.detach(), dim=-2) == 0  # (*batch, min(k, m))
+    order = gone.to(torch.int8).argsort(dim=-1, stable=True)
+    theta = torch.take_along_dim(torch.where(gone, inf[..., : min(k, m)], theta), order, dim=-1)
+    basis = torch.take_along_dim(basis, order[..., None, :], dim=-1)
     if m < k:
         theta = torch.cat([theta, inf[..., :1].expand(*theta.shape[:-1], k - m)], dim=-1)
         basis = torch.cat([basis, torch.zeros_like(basis[..., :1]).expand(*basis.shape[:-1], k - m)], dim=-1)

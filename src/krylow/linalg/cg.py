@@ -107,6 +107,9 @@ def multishift_cg(A: Product, b: Tensor, shifts: Tensor, *, steps: int, tol: flo
         Most steps, and the relative residual at which all shifts stop.
     """
     shifts = shifts.to(b.dtype)[..., None, :]  # (*batch, 1, s)
+    # The recurrence runs on the smallest shift, whose system is definite wherever that of any shift is.
+    base = shifts.amin(-1, keepdim=True)
+    shifts = shifts - base
     size = torch.linalg.vector_norm(b, dim=-2, keepdim=True)
     width = (*b.shape[:-1], shifts.shape[-1])
     x, p_shift = b.new_zeros(width), b.expand(width).clone()
@@ -114,29 +117,33 @@ def multishift_cg(A: Product, b: Tensor, shifts: Tensor, *, steps: int, tol: flo
     r, p = b, b
     rr = (r * r).sum(-2, keepdim=True)
     alpha_old, beta_old = torch.ones_like(rr), torch.zeros_like(rr)
-    floor = (torch.finfo(b.dtype).eps * size).square()
+    floor = torch.finfo(b.dtype).eps * size
+    moving = (size > 0).expand_as(zeta)  # a shift that is solved to rounding rests: its zeta goes on to underflow
+    error = rr.sqrt() * zeta  # (*batch, 1, s) residual norms
     taken = 0
     for _ in range(steps):
-        Ap = A(p)
+        Ap = A(p) + base * p
         curvature = (p * Ap).sum(-2, keepdim=True)
-        live = (rr > floor) & (curvature > 0)
+        live = moving & (curvature > 0)
+        any_live = live.any(-1, keepdim=True)
         one = torch.ones_like(rr)
-        alpha = torch.where(live, rr / torch.where(live, curvature, one), torch.zeros_like(rr))
+        alpha = torch.where(any_live, rr / torch.where(any_live, curvature, one), torch.zeros_like(rr))
         denominator = alpha * beta_old * (zeta_old - zeta) + zeta_old * alpha_old * (1 + shifts * alpha)
         zeta_next = torch.where(live, zeta * zeta_old * alpha_old / torch.where(live, denominator, one), zeta)
-        alpha_shift = alpha * zeta_next / zeta
-        x = x + alpha_shift * p_shift
+        ratio = zeta_next / zeta
+        x = x + torch.where(live, alpha * ratio, torch.zeros_like(ratio)) * p_shift
         r = r - alpha * Ap
         rr_next = (r * r).sum(-2, keepdim=True)
-        beta = torch.where(live, rr_next / torch.where(live, rr, one), torch.zeros_like(rr))
-        p = torch.where(live, r + beta * p, p)
-        p_shift = torch.where(live, zeta_next * r + beta * (zeta_next / zeta).square() * p_shift, p_shift)
+        beta = torch.where(any_live, rr_next / torch.where(any_live, rr, one), torch.zeros_like(rr))
+        p = torch.where(any_live, r + beta * p, p)
+        p_shift = torch.where(live, zeta_next * r + beta * ratio.square() * p_shift, p_shift)
         zeta_old, zeta = torch.where(live, zeta, zeta_old), zeta_next
-        alpha_old, beta_old = torch.where(live, alpha, alpha_old), torch.where(live, beta, beta_old)
-        rr = torch.where(live, rr_next, rr)
+        alpha_old, beta_old = torch.where(any_live, alpha, alpha_old), torch.where(any_live, beta, beta_old)
+        rr = torch.where(any_live, rr_next, rr)
+        error = torch.where(live, rr.sqrt() * zeta.abs(), error)
+        moving = moving & (error > floor)
         taken += 1
-        worst = (rr.sqrt() * zeta.abs()).amax(-1, keepdim=True)
-        if bool((worst <= tol * size).all()):
+        if bool((error <= tol * size).all()):
             break
-    relative = (rr.sqrt() * zeta.abs() / torch.where(size > 0, size, torch.ones_like(size)))[..., 0, :]
+    relative = (error / torch.where(size > 0, size, torch.ones_like(size)))[..., 0, :]
     return Solution(x, relative, relative <= max(tol, torch.finfo(b.dtype).eps * 4), taken)

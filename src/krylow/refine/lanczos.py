@@ -96,6 +96,8 @@ def lanczos(
     if reorthogonalize and not (gamma1 is None and gamma2 is None):
         raise InputError("reorthogonalize is for the classical recurrence, got gammas: leave one of them out.")
     tiny = breakdown_threshold(L)[..., None, None]
+    # Relaxed residuals may grow with every step; once L v is rounding beside them, the next vector is an old one.
+    huge = torch.finfo(L.dtype).eps ** -1 * L.norm_bound()[..., None, None]
     sizes = L.sizes[..., None, None]
     tracked = torch.is_grad_enabled() and (L.requires_grad or v.requires_grad or _needs_grad(gamma1, gamma2))
     size = torch.linalg.vector_norm(v, dim=-2, keepdim=True)
@@ -116,7 +118,7 @@ def lanczos(
         alphas.append(alpha)
         betas.append(beta)
         if j + 1 < m:
-            alive = alive & (beta > tiny) & (j + 1 < sizes)
+            alive = alive & (beta > tiny) & (beta < huge) & (j + 1 < sizes)
             zero = torch.zeros_like(beta)
             betas[-1] = torch.where(alive, beta, zero)
             v_prev, v = v, torch.where(alive, r / torch.where(alive, beta, zero + 1), torch.zeros_like(r))
