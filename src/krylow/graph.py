@@ -248,12 +248,13 @@ def _sparse_laplacian(edges: _Edges, kind: str | None) -> SparseOperator:
 def _dense_laplacian(W: Tensor, kind: str | None, mask: Tensor | None = None) -> DenseOperator:
     loops = W.diagonal(dim1=-2, dim2=-1)
     degree = W.sum(-1)
-    off = W - torch.diag_embed(loops)
-    with torch.no_grad():
-        _checks.not_a_laplacian(loops, off, degree)
-    kind = kind or ("generalized" if bool((loops != 0).any()) else "combinatorial")
-    diagonal = degree if kind == "generalized" else degree - loops
-    L = torch.diag_embed(diagonal) - off
+    looped = bool((loops != 0).any())
+    if looped:
+        with torch.no_grad():
+            _checks.not_a_laplacian(loops, W - torch.diag_embed(loops), degree)
+    kind = kind or ("generalized" if looped else "combinatorial")
+    L = -W
+    L.diagonal(dim1=-2, dim2=-1).copy_(degree if kind == "generalized" else degree - loops)
     if kind == "normalized":
         scale = _inverse_root(W.abs().sum(-1))
         L = scale[..., :, None] * L * scale[..., None, :]

@@ -27,10 +27,11 @@ from torch import Tensor
 
 from krylow import _checks
 from krylow._checks import InputError
-from krylow.certify import Subspace, lifted_dense
+from krylow.certify import PROOF_LIMIT, Subspace, lifted_dense
 from krylow.extract import ritz
 from krylow.graph import as_operator
 from krylow.linalg.eigenspace import lowest_eigenspace
+from krylow.linalg.eigh import lowest_eigenpairs
 from krylow.linalg.implicit import attach_gradient
 from krylow.operators import DenseOperator, FunctionOperator, Operator
 from krylow.refine.chebyshev import chebyshev_subspace
@@ -216,24 +217,24 @@ def choose(L: Operator, k: int, weights: Any = None) -> tuple[str, str]:
         return "unrolled", "weights were given"
     if isinstance(L, FunctionOperator):
         return "thick_restart", "no entries are known, only products"
-    if isinstance(L, DenseOperator):
-        if L.n <= EXACT_LIMIT or k > L.n // 8:
-            return "exact", f"a dense graph of {L.n} nodes is fastest to decompose"
-        return "thick_restart", f"a dense graph of {L.n} nodes, k = {k} of them"
-    if L.n <= EXACT_LIMIT:
-        return "exact", f"a graph of {L.n} nodes is fastest to decompose"
-    return "thick_restart", f"a sparse graph of {L.n} nodes"
+    if L.n <= EXACT_LIMIT or (L.n <= PROOF_LIMIT and k > L.n // 8):
+        return "exact", f"a graph of {L.n} nodes is fastest to decompose for k = {k}"
+    return "chebyshev", f"a graph of {L.n} nodes is too large to decompose for k = {k}"
 
 
 #: Graphs up to this size are decomposed by ``auto``.
-EXACT_LIMIT = 200
+EXACT_LIMIT = 500
 
 
 def _exact(L: Operator, k: int, options: Options) -> Subspace:
     dense = lifted_dense(L)
-    values, vectors = lowest_eigenspace(dense, k)
-    following = values[..., k] if k < L.n else torch.full_like(values[..., 0], torch.inf)
-    return _result(L, vectors, values[..., :k], 0, 0, following=following.detach(), exact=True)
+    more = min(k + 1, L.n)  # one eigenvalue beyond the cut, for the gap
+    if torch.is_grad_enabled() and dense.requires_grad:
+        values, vectors = lowest_eigenspace(dense, k)
+    else:
+        values, vectors = lowest_eigenpairs(dense, more)
+    following = values[..., k] if more > k else torch.full_like(values[..., 0], torch.inf)
+    return _result(L, vectors[..., :k], values[..., :k], 0, 0, following=following.detach(), exact=True)
 
 
 def _lanczos(L: Operator, k: int, options: Options) -> Subspace:

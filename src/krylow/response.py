@@ -105,7 +105,8 @@ def estimated_cutoff(L: Operator, k: int, *, degree: int = 50, generator: torch.
 
     The number of eigenvalues below $\omega$ is $\mathrm{tr} f(L) \approx \sum_j c_j(\omega) \mu_j$ with the moments
     $\mu_j = \mathrm{mean} (z^\top T_j z)$ over random z, which are computed once, two of them a product;
-    the cutoff is then found by bisection. Costs 16 * degree / 2 products. No finer than the polynomial's own transition band.
+    the cutoff is then found by bisection. Costs 16 * degree / 2 products. No finer than the
+    polynomial's own transition band.
     """
     with torch.no_grad():
         low, high = _interval(L)

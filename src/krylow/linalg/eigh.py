@@ -1,15 +1,20 @@
-"""The symmetric eigendecomposition of a batch, over all the threads that torch may use."""
+"""The symmetric eigendecomposition of a batch, whole or in part."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import torch
+from scipy.linalg import eigh as _partial
 from torch import Tensor
 
 #: Below this many matrices a thread, or above this size, LAPACK's own threads are the better ones.
 MATRICES_A_THREAD = 16
 LARGEST = 192
+#: LAPACK's partial solver pays for matrices of at least this size, and at most this share of the pairs.
+PARTIAL_SIZE = 128
+PARTIAL_SHARE = 4
 
 
 def eigh(S: Tensor) -> tuple[Tensor, Tensor]:
@@ -28,3 +33,18 @@ def eigh(S: Tensor) -> tuple[Tensor, Tensor]:
         parts = list(pool.map(torch.linalg.eigh, S.reshape(count, m, m).chunk(threads)))
     values, vectors = (torch.cat(part) for part in zip(*parts, strict=True))
     return values.reshape(S.shape[:-1]), vectors.reshape(S.shape)
+
+
+def lowest_eigenpairs(S: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k lowest eigenvalues ``(*batch, k)`` and eigenvectors ``(*batch, m, k)``, without a gradient.
+
+    On CPU and for few of many pairs by LAPACK's partial solver, which is up to three times faster than a full one.
+    """
+    S = S.detach()
+    m = S.shape[-1]
+    if S.device.type != "cpu" or m < PARTIAL_SIZE or k > m // PARTIAL_SHARE:
+        values, vectors = eigh(S)
+        return values[..., :k], vectors[..., :k]
+    pairs = [_partial(matrix, subset_by_index=[0, k - 1], driver="evr") for matrix in S.reshape(-1, m, m).numpy()]
+    values, vectors = (torch.from_numpy(np.stack(part)) for part in zip(*pairs, strict=True))
+    return values.reshape(*S.shape[:-2], k), vectors.reshape(*S.shape[:-1], k)

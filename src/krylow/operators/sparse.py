@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -87,6 +88,11 @@ class SparseOperator(Operator):
 
         parts = (t.detach().cpu().numpy().copy() for t in (self.values, self.col, self.crow))
         return csr_array(tuple(parts), shape=(self.n, self.n))
+
+
+with warnings.catch_warnings():  # torch says once a process that CSR is in beta: let it say so here, to nobody
+    warnings.simplefilter("ignore")
+    torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
 
 
 def _csr_product(crow: Tensor, col: Tensor, values: Tensor, X: Tensor) -> Tensor:
