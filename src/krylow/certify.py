@@ -137,6 +137,9 @@ class Subspace:
     following: Tensor | None = None
     following_residual: Tensor | None = None
     exact: bool = False
+    #: With a cutoff: the cutoff, and ``(*batch,)`` how many columns each graph keeps.
+    cutoff: float | None = None
+    kept: Tensor | None = None
 
     @property
     def k(self) -> int:
@@ -159,6 +162,8 @@ class Subspace:
             following=self.following,
             following_residual=self.following_residual,
             exact=self.exact,
+            cutoff=self.cutoff,
+            kept=self.kept,
         )
 
     @property
@@ -196,6 +201,8 @@ def certify(
     following: Tensor | None = None,
     following_residual: Tensor | None = None,
     exact: bool = False,
+    cutoff: float | None = None,
+    kept: Tensor | None = None,
 ) -> Certificate:
     r"""Return the evidence that ``basis`` spans the subspace of the k lowest eigenvalues of L, whoever computed it.
 
@@ -212,9 +219,15 @@ def certify(
         residual. None: found by a Lanczos run in the complement.
     exact
         Whether ``following`` is $\lambda_{k+1}$ itself.
+    cutoff
+        If the subspace is meant to hold all eigenvalues up to this one: then the rest must lie above it, too.
+    kept
+        ``(*batch,)`` how many columns are meant, where that differs over a batch; k is then that number. None: all.
     """
     with torch.no_grad():
-        return _certify(L, basis.detach(), tol, following, following_residual, exact)
+        if kept is None:
+            kept = torch.full_like(L.sizes, basis.shape[-1])
+        return _certify(L, basis.detach(), tol, following, following_residual, exact, cutoff, kept)
 
 
 def _certify(
@@ -224,16 +237,19 @@ def _certify(
     following: Tensor | None,
     following_residual: Tensor | None,
     exact: bool,
+    cutoff: float | None,
+    kept: Tensor,
 ) -> Certificate:
     eps = torch.finfo(basis.dtype).eps
-    k = basis.shape[-1]
     A = L.double()
     norm = A.norm_bound()
-    theta, X, residuals, missing = _ritz_inside(A, basis)
-    theta_k = torch.where(missing, torch.full_like(theta, -torch.inf), theta).amax(-1)
+    theta, X, residuals, absent = _ritz_inside(A, basis)
+    missing = absent & (torch.arange(basis.shape[-1], device=basis.device) < kept[..., None])
+    residuals = torch.where(absent & ~missing, torch.zeros_like(residuals), residuals)
+    theta_k = torch.where(absent, -norm[..., None], theta).amax(-1)
     total = torch.linalg.vector_norm(residuals, dim=-1)  # infinite where a column is missing
     noise = GAP_EPS * L.n**0.5 * eps * norm  # (*batch,)
-    everything = L.sizes <= k
+    everything = L.sizes <= kept
 
     unknown = torch.full_like(theta_k, torch.inf)
     following = unknown if following is None else following.detach().to(theta_k.dtype)
@@ -247,14 +263,17 @@ def _certify(
     if exact:
         floor = following - noise / GAP_EPS
     elif proved:
-        floor, below = _proved_floor(A, X, theta_k, following, residuals, total, norm, noise)
+        floor, below = _proved_floor(A, X, theta_k, following, residuals, total, norm, noise, cutoff)
     else:
         floor, below = _estimated_floor(A, X, theta_k, following, following_residual, total, noise)
     floor = torch.where(everything, torch.full_like(floor, torch.inf), floor)
+    if cutoff is not None:  # a floor under the cutoff does not tell how many eigenvalues lie below that
+        floor = torch.where(floor >= cutoff, floor, torch.full_like(floor, -torch.inf))
 
     gap = floor - theta_k
     no_gap = gap <= noise
-    error = davis_kahan(residuals, torch.where(no_gap, torch.zeros_like(gap), gap)) + 4 * eps
+    share = (basis.shape[-1] / kept.clamp(min=1)).sqrt()[..., None]  # the mean is over the columns that are meant
+    error = davis_kahan(share * residuals, torch.where(no_gap, torch.zeros_like(gap), gap)) + 4 * eps
     error = torch.where(everything, torch.full_like(error, 4 * eps), error)
     error = torch.where(missing.any(-1), torch.full_like(error, torch.inf), error)
     small = total <= eps**SETTLED_POWER * norm
@@ -302,6 +321,7 @@ def _proved_floor(
     total: Tensor,
     norm: Tensor,
     noise: Tensor,
+    cutoff: float | None,
 ) -> tuple[Tensor, Tensor]:
     """Return a proved lower bound of lambda_{k+1}, -inf where none is, and whether the complement reaches below."""
     lift = 4 * torch.where(norm > 0, norm, torch.ones_like(norm))
@@ -318,7 +338,9 @@ def _proved_floor(
     span = torch.minimum(following, theta_k + lift) - theta_k
     for part in TRIALS:
         sigma = theta_k + part * span
-        worth = floor.isneginf() & (span > 0) & (davis_kahan(residuals, part * span) < 1) & theta_k.isfinite()
+        if cutoff is not None:
+            sigma = sigma.clamp(min=cutoff)
+        worth = floor.isneginf() & (span > 0) & (davis_kahan(residuals, sigma - theta_k) < 1) & theta_k.isfinite()
         if bool(worth.any()):
             sigma = torch.where(worth, sigma, -lift)
             floor = torch.where(worth & above(sigma), sigma, floor)

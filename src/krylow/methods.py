@@ -31,7 +31,7 @@ from krylow.certify import PROOF_LIMIT, Subspace, lifted_dense
 from krylow.extract import ritz
 from krylow.graph import as_operator
 from krylow.linalg.eigenspace import lowest_eigenspace
-from krylow.linalg.eigh import lowest_eigenpairs
+from krylow.linalg.eigh import eigh, lowest_eigenpairs
 from krylow.linalg.implicit import attach_gradient
 from krylow.operators import DenseOperator, FunctionOperator, Operator
 from krylow.refine.chebyshev import chebyshev_subspace
@@ -356,40 +356,39 @@ def _result(
 
 def _up_to(L: Operator, cutoff: float, method: str, options: Options) -> Subspace:
     """Keep every Ritz value up to the cutoff: all at once where the method is exact, else with a growing k."""
-    smallest = int(L.sizes.min())
     if method == "exact":
         dense = lifted_dense(L)
-        with torch.no_grad():
-            values = torch.linalg.eigvalsh(dense)
-            count = ((values <= cutoff) & (torch.arange(L.n, device=L.device) < L.sizes[..., None])).sum(-1)
-        k = max(1, int(count.max()))
-        values, basis = lowest_eigenspace(dense, k, count)
-        found = _result(L, basis, values[..., :k], 0, 0, exact=True)
-    else:
-        k = min(8, smallest)
+        values, _ = eigh(dense)
+        real = torch.arange(L.n, device=L.device) < L.sizes[..., None]
+        kept = ((values <= cutoff) & real).sum(-1)
+        k = max(1, int(kept.max()))
+        _, basis = lowest_eigenspace(dense, k, kept)
+        return _cut(_result(L, basis, torch.where(real, values, torch.inf), 0, 0), cutoff, exact=True)
+    smallest = int(L.sizes.min())
+    k = min(8, smallest)
+    found = RECIPES[method](L, k, options)
+    while k < smallest and bool((found.ritz_values[..., -1] <= cutoff).any()):
+        k = min(2 * k, smallest)
         found = RECIPES[method](L, k, options)
-        while k < smallest and bool((found.ritz_values[..., -1] <= cutoff).any()):
-            k = min(2 * k, smallest)
-            found = RECIPES[method](L, k, options)
     return _cut(found, cutoff)
 
 
-def _cut(found: Subspace, cutoff: float) -> Subspace:
-    """Drop the columns above the cutoff; those that only some graphs of the batch keep become zero there."""
-    within = found.ritz_values <= cutoff
-    k = max(1, int(within.sum(-1).max()))
-    within = within[..., :k]
-    theta = found.ritz_values[..., :k]
-    following = None
-    if found.ritz_values.shape[-1] > k:
-        following = found.ritz_values[..., k].detach()
+def _cut(found: Subspace, cutoff: float, *, exact: bool = False) -> Subspace:
+    """Drop what is above the cutoff; columns that only some graphs of a batch keep are zero in the others."""
+    theta = found.ritz_values
+    kept = (theta <= cutoff).sum(-1)
+    k = max(1, int(kept.max()))
+    within = torch.arange(k, device=theta.device) < kept[..., None]
+    beyond = torch.cat([theta.detach(), torch.full_like(theta.detach()[..., :1], torch.inf)], dim=-1)
     return replace(
         found,
         basis=found.basis[..., :k] * within[..., None, :],
-        ritz_values=torch.where(within, theta, torch.full_like(theta, torch.inf)),
-        following=following,
+        ritz_values=torch.where(within, theta[..., :k], torch.full_like(theta[..., :k], torch.inf)),
+        following=torch.take_along_dim(beyond, kept[..., None], dim=-1)[..., 0],
         following_residual=None,
-        exact=False,
+        exact=exact,
+        cutoff=cutoff,
+        kept=kept,
     )
 
 
