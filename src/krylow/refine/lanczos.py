@@ -26,6 +26,8 @@ from krylow.start.gaussian import gaussian
 
 #: A residual below this many eps * sqrt(n) * ||L|| is rounding: the Krylov space is closed.
 BREAKDOWN_EPS = 4
+#: Without reorthogonalisation, so is one below this many eps * ||L||^2 / (smallest beta so far).
+NOISE_EPS = 2
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,10 @@ def lanczos(
         raise InputError("reorthogonalize is for the classical recurrence, got gammas: leave one of them out.")
     tiny = breakdown_threshold(L)[..., None, None]
     # Relaxed residuals may grow with every step; once L v is rounding beside them, the next vector is an old one.
-    huge = torch.finfo(L.dtype).eps ** -1 * L.norm_bound()[..., None, None]
+    eps, norm = torch.finfo(L.dtype).eps, L.norm_bound()[..., None, None]
+    huge = norm / eps
+    # Without reorthogonalisation a vector is right to eps ||L|| / beta only, and what is wrong with it is multiplied.
+    smallest = torch.full_like(norm, torch.inf)
     sizes = L.sizes[..., None, None]
     tracked = torch.is_grad_enabled() and (L.requires_grad or v.requires_grad or _needs_grad(gamma1, gamma2))
     size = torch.linalg.vector_norm(v, dim=-2, keepdim=True)
@@ -118,7 +123,9 @@ def lanczos(
         alphas.append(alpha)
         betas.append(beta)
         if j + 1 < m:
-            alive = alive & (beta > tiny) & (beta < huge) & (j + 1 < sizes)
+            noise = tiny if reorthogonalize else torch.maximum(tiny, NOISE_EPS * eps * norm * (norm / smallest))
+            alive = alive & (beta > noise) & (beta < huge) & (j + 1 < sizes)
+            smallest = torch.where(alive, torch.minimum(smallest, beta.detach()), smallest)
             zero = torch.zeros_like(beta)
             betas[-1] = torch.where(alive, beta, zero)
             v_prev, v = v, torch.where(alive, r / torch.where(alive, beta, zero + 1), torch.zeros_like(r))
