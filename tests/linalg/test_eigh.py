@@ -1,0 +1,40 @@
+import numpy as np
+import pytest
+import torch
+
+from krylow.linalg.eigh import eigh, lowest_eigenpairs
+from krylow.testing import from_spectrum, laplacian_matrix, projector, random_graph, rounding
+
+F32, F64 = torch.float32, torch.float64
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("batch", [(), (3,), (40,), (2, 40)])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=["float32", "float64"])
+def test_eigh_is_numpys(threads, batch, dtype):
+    items = int(np.prod(batch))
+    S = torch.stack([laplacian_matrix(random_graph(12, seed=s)) for s in range(items)]).reshape(*batch, 12, 12)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        values, vectors = eigh(S.to(dtype))
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(S.numpy()), atol=rounding(dtype, 12, 20))
+    rebuilt = (vectors * values[..., None, :]) @ vectors.mT
+    torch.testing.assert_close(rebuilt, S.to(dtype), rtol=0, atol=rounding(dtype, 12, 20))
+
+
+@pytest.mark.parametrize("n", [8, 130, 200])
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_lowest_pairs(n, k, batch):
+    S = torch.stack([from_spectrum(np.arange(n), seed=s) for s in range(int(np.prod(batch)))]).reshape(*batch, n, n)
+    values, vectors = lowest_eigenpairs(S, k)
+    assert values.shape == (*batch, k)
+    assert vectors.shape == (*batch, n, k)
+    np.testing.assert_allclose(values, np.broadcast_to(np.arange(k), (*batch, k)), atol=rounding(F64, n, n))
+    residual = S @ vectors - vectors * values[..., None, :]
+    assert float(residual.abs().max()) <= rounding(F64, n, n)
+    P = projector(vectors)
+    torch.testing.assert_close(P @ P, P, rtol=0, atol=rounding(F64, n))
