@@ -95,7 +95,11 @@ def not_an_adjacency(L: Tensor) -> None:
 
 def count(value: Any, what: str, low: int = 1, high: int | None = None, hint: str = "") -> int:
     """Check an integer in [low, high]."""
-    if isinstance(value, bool) or int(value) != value:
+    try:
+        whole = not isinstance(value, bool) and int(value) == value
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole:
         raise InputError(f"{what} must be an integer, got {value!r}.")
     if value < low or (high is not None and value > high):
         span = f"at least {low}" if high is None else f"between {low} and {high}"
@@ -117,11 +121,13 @@ def k_or_cutoff(k: int | None, cutoff: float | None, n: int) -> None:
         raise InputError(f"give either k (number of kept frequencies) or cutoff (largest kept one), got {came}.")
     if k is not None:
         count(k, "k", 1, n, hint=" (the number of nodes of the smallest graph)")
+    elif not isinstance(cutoff, (int, float)) or cutoff != cutoff:
+        raise InputError(f"cutoff must be a number, got {cutoff!r}.")
 
 
 def positive(value: float, what: str) -> float:
     """Check for a positive finite number."""
-    if not 0 < value < float("inf"):
+    if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
         raise InputError(f"{what} must be a positive number, got {value!r}.")
     return value
 
