@@ -11,6 +11,8 @@ $d_{j+1} = d_j / \sqrt{\gamma^{(2)}_{j+1}}$. So the eigenvectors of T_m are D ti
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -92,5 +94,5 @@ def _scaled(Y: Tensor, log_d: Tensor) -> Tensor:
     with torch.no_grad():
         size = log_d[..., None] + Y.abs().clamp(min=torch.finfo(Y.dtype).tiny).log()
         shift = size.amax(-2, keepdim=True)  # (*batch, 1, k)
-    ceiling = -torch.log(torch.tensor(torch.finfo(Y.dtype).eps)).item()
+    ceiling = -math.log(torch.finfo(Y.dtype).eps)
     return Y * (log_d[..., None] - shift).clamp(max=ceiling).exp()

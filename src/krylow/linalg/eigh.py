@@ -25,7 +25,7 @@ def eigh(S: Tensor) -> tuple[Tensor, Tensor]:
     """
     S = S.detach()
     m, count = S.shape[-1], S[..., 0, 0].numel()
-    threads = torch.get_num_threads()
+    threads = 1 if torch.compiler.is_compiling() else torch.get_num_threads()
     if S.device.type != "cpu" or threads == 1 or m > LARGEST or count < threads * MATRICES_A_THREAD:
         values, vectors = torch.linalg.eigh(S)
         return values, vectors

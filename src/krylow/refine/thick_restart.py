@@ -44,8 +44,8 @@ def thick_restart(
 
     Stops when the estimated error of the k lowest is at most ``tol``, when their residuals cannot fall further, or when
     ``max_products`` are spent. One Krylov sequence holds one vector of each eigenspace; so with ``recheck`` the answer
-    is then put to the test: everything but the k vectors is replaced by a random block and the iteration goes on until
-    the (k+1)-st pair has been found anew. A missed copy of a repeated eigenvalue comes up there.
+    is then put to the test: the guards are dropped, a random block joins in, and the iteration goes on until the
+    (k+1)-st pair has been found anew. A missed copy of a repeated eigenvalue comes up there.
 
     Parameters
     ----------
@@ -72,14 +72,13 @@ def thick_restart(
     block = X.shape[-1]
     growth = _Growth(L, X, basis_size, generator=generator)
     keep = k + max(1, (basis_size - k) // 3) if keep is None else keep
-    keep = max(k, min(keep, growth.capacity - block))
     reference: Ritz | None = None
     while True:
         max_products -= growth.fill(max_products)
         ritz = growth.ritz(max(keep, k + 1))
-        if max_products < block or growth.exhausted:
+        if max_products < growth.next.shape[-1] or growth.exhausted:
             return ritz
-        if tol == 0 or not bool(((ritz.estimate(k) <= tol) | settled(L, ritz.residuals[..., :k])).all()):
+        if tol == 0 or not bool(((ritz.estimate(k) <= tol) | settled(L, ritz.residuals[..., : k + 1])).all()):
             growth.restart(ritz, keep)
         elif not recheck or (reference is not None and not _lower(ritz, reference, k)):
             return ritz
@@ -161,15 +160,22 @@ class _Growth:
 
     def restart(self, ritz: Ritz, keep: int, *, fresh: int = 0) -> None:
         """Compress to the ``keep`` lowest Ritz vectors, going on with the same block or a fresh random one."""
-        keep = min(keep, ritz.theta.shape[-1])
+        keep = min(keep, ritz.theta.shape[-1], self.capacity - self.next.shape[-1])  # the next block has to fit
         theta = ritz.theta[..., :keep]
         self._V[..., :keep] = ritz.X[..., :keep]
         self._H.zero_()
         self._H[..., :keep, :keep] = torch.diag_embed(torch.where(theta.isinf(), torch.zeros_like(theta), theta))
         self.width = keep
         if fresh:
-            start = gaussian(self.L, fresh, generator=self.generator)
-            self.next, self.coupling = self._orthonormal(self._project_out(start), torch.zeros_like(self.tiny))
+            self._refresh(fresh)
+
+    def _refresh(self, columns: int) -> None:
+        """Put random columns beside the block that continues the basis, or in its place where both do not fit."""
+        start = self._project_out(gaussian(self.L, columns, generator=self.generator))
+        if self.width + self.next.shape[-1] + columns <= self.capacity:
+            start = start - self.next @ (self.next.mT @ start)
+            start = torch.cat([self.next, start], dim=-1)
+        self.next, self.coupling = self._orthonormal(start, torch.zeros_like(self.tiny))
 
     def _project_out(self, Z: Tensor) -> Tensor:
         for _ in range(2):
