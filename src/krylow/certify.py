@@ -362,11 +362,14 @@ def _estimated_floor(
     total: Tensor,
     noise: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return the method's next Ritz value less its residual, unless the complement is seen to reach below theta_k."""
-    if following_residual is None:
-        following_residual = torch.zeros_like(theta_k)
-    lowest, _ = _probe(A, X)
-    floor = following - following_residual.to(theta_k.dtype)
+    """Return the lowest value seen in the complement less its residual, unless it reaches below theta_k.
+
+    The smallest eigenvalue of L on the complement is a lower bound of lambda_{k+1}, whatever X is (Cauchy). Methods that
+    look for repeated eigenvalues have seen it as their own next Ritz pair, and are believed unless a run from a random
+    vector sees a lower one; for the others that run is all there is.
+    """
+    lowest, residual = _probe(A, X)
+    floor = lowest - residual if following_residual is None else following - following_residual.to(theta_k.dtype)
     below = lowest < theta_k - torch.maximum(10 * total, noise)
     return torch.where(below, torch.full_like(floor, -torch.inf), floor), below
 

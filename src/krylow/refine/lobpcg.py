@@ -44,12 +44,13 @@ def lobpcg(L: Operator, X: Tensor, k: int, *, tol: float, max_products: int) -> 
 def _solve(L: Operator, X: Tensor, k: int, tol: float, max_products: int) -> Ritz:
     def multiply(block: Any) -> Any:
         tensor = torch.as_tensor(np.asarray(block).reshape(L.n, -1), dtype=L.dtype, device=L.device)
-        return (L @ tensor).detach().cpu().numpy()
+        return (L @ tensor).detach().double().cpu().numpy()
 
     def precondition(block: Any) -> Any:
         return inverse * np.asarray(block).reshape(L.n, -1)
 
-    inverse = _inverse_diagonal(L)
+    # Its own small problems are solved in float64, whatever L is: in float32 they stall far above rounding.
+    inverse = _inverse_diagonal(L).astype(np.float64)
     A = LinearOperator((L.n, L.n), matvec=multiply, matmat=multiply, dtype=inverse.dtype)
     M = LinearOperator((L.n, L.n), matvec=precondition, matmat=precondition, dtype=inverse.dtype)
     budget = L.products + max_products
@@ -60,7 +61,7 @@ def _solve(L: Operator, X: Tensor, k: int, tol: float, max_products: int) -> Rit
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # whether it has converged is ours to judge
             try:
-                _, block = scipy_lobpcg(A, pairs.X.cpu().numpy(), M=M, largest=False, tol=0.0, maxiter=SWEEPS)
+                _, block = scipy_lobpcg(A, pairs.X.double().cpu().numpy(), M=M, largest=False, tol=0.0, maxiter=SWEEPS)
             except (np.linalg.LinAlgError, ValueError):
                 break  # its Gram matrix lost definiteness: the pairs so far are the best it has
         if not np.isfinite(block).all():
