@@ -23,7 +23,7 @@ class Probe(nn.Module):
     def response(self, lam: Tensor) -> Tensor:
         """Return the probe's frequency response at the eigenvalues ``lam`` of the operator it scales to."""
 
-    def config(self) -> dict[str, int | str]:
+    def config(self) -> dict[str, int | str | float]:
         """Return the constructor's arguments, for saving."""
         return {}
 
@@ -45,7 +45,8 @@ class InversePolynomialProbe(Probe):
 
     $$v_1 \propto \Big(I + \sum_{t=1}^T a_t \tilde L^t\Big)^{-p} z, \qquad a_t = \log(1 + e^{b_t})$$
 
-    $\tilde L$ is L scaled to [0, 1] by Gershgorin's bounds. See :func:`krylow.start.probe.inverse_polynomial`.
+    $\tilde L$ is L scaled to [0, 1] by Gershgorin's bounds, or L itself. See
+    :func:`krylow.start.probe.inverse_polynomial`.
 
     Parameters
     ----------
@@ -58,14 +59,19 @@ class InversePolynomialProbe(Probe):
     solver
         "krylov": one Krylov sequence, ``cg_steps`` products. "cg": the paper's p truncated solves, p * cg_steps * T
         products.
+    scaled
+        False: the polynomial of L as it is, which is what the paper's equation says.
     """
 
-    def __init__(self, degree: int = 7, power: int = 3, cg_steps: int = 10, solver: str = "krylov") -> None:
+    def __init__(
+        self, degree: int = 7, power: int = 3, cg_steps: int = 10, solver: str = "krylov", scaled: bool = True
+    ) -> None:
         super().__init__()
         self.degree = _checks.count(degree, "degree")
         self.power = _checks.count(power, "power")
         self.cg_steps = _checks.count(cg_steps, "cg_steps")
         self.solver = _checks.choice(solver, ("krylov", "cg"), "solver")
+        self.scaled = bool(scaled)
         self.b = nn.Parameter(torch.zeros(degree))
 
     @property
@@ -75,12 +81,19 @@ class InversePolynomialProbe(Probe):
 
     def forward(self, L: Operator, z: Tensor) -> Tensor:
         """Return the start vector ``(*batch, n, 1)``."""
-        return inverse_polynomial(L, z, self.coefficients.to(z.dtype), self.power, self.cg_steps, solver=self.solver)
+        a = self.coefficients.to(z.dtype)
+        return inverse_polynomial(L, z, a, self.power, self.cg_steps, solver=self.solver, scaled=self.scaled)
 
     def response(self, lam: Tensor) -> Tensor:
-        """Return h at eigenvalues of the scaled operator, in [0, 1]."""
+        """Return h at eigenvalues of the operator it is a polynomial of: in [0, 1] where that is the scaled one."""
         return response(self.coefficients.to(lam.dtype), self.power)(lam)
 
-    def config(self) -> dict[str, int | str]:
+    def config(self) -> dict[str, int | str | float]:
         """Return the constructor's arguments."""
-        return {"degree": self.degree, "power": self.power, "cg_steps": self.cg_steps, "solver": self.solver}
+        return {
+            "degree": self.degree,
+            "power": self.power,
+            "cg_steps": self.cg_steps,
+            "solver": self.solver,
+            "scaled": self.scaled,
+        }

@@ -12,12 +12,15 @@ from safetensors.torch import save as to_bytes
 
 from krylow import _files
 from krylow._checks import InputError
-from krylow.nn import probes
+from krylow.nn.probes import GaussianProbe, InversePolynomialProbe
+from krylow.nn.root_probe import RootProbe
 
 if TYPE_CHECKING:
     from krylow.nn.unrolled import UnrolledLanczos
 
 FORMAT = "krylow-unrolled-lanczos-1"
+#: The starts that a file may name: a file chooses among these, and nothing else is looked up.
+PROBES = {probe.__name__: probe for probe in (GaussianProbe, InversePolynomialProbe, RootProbe)}
 SHIPPED = Path(__file__).parent.parent / "weights"
 
 
@@ -50,12 +53,11 @@ def load(name: str | PathLike[str]) -> UnrolledLanczos:
     try:
         config = json.loads(header["config"])
         probe_config = dict(config["probe"])
-        probe_type = getattr(probes, probe_config.pop("type"))
-        if not (isinstance(probe_type, type) and issubclass(probe_type, probes.Probe)):
-            raise TypeError(f"{probe_type} is no probe")
-        net = UnrolledLanczos(config["k"], config["m"], probe_type(**probe_config))
+        probe = PROBES[probe_config.pop("type")](**probe_config)
+        net = UnrolledLanczos(config["k"], config["m"], probe)
+        net.to(tensors["upsilon1"].dtype)
         net.load_state_dict(tensors)
-    except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
+    except (KeyError, TypeError, RuntimeError, ValueError) as error:
         raise InputError(f"{path} holds a configuration that does not fit its parameters: {error}") from error
     net.card = json.loads(header.get("card", "{}"))
     return net

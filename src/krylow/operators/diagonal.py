@@ -16,16 +16,28 @@ class DiagonalOperator(Operator):
     Gaussian. So a network that is trained on graphs whose spectra are known may be trained here, at n instead of
     n^2 operations a product.
 
+    Parameters
+    ----------
+    eigenvalues
+        ``(*batch, n)``.
+    bounds
+        Lower and upper bound of the spectrum, each ``(*batch,)``, that stand for those of the matrix it is the
+        eigenbasis of: whatever scales by Gershgorin's bounds of L has to scale by the same here. None: the extreme
+        eigenvalues.
+    psd
+        Whether all eigenvalues are known to be non-negative.
+
     >>> import torch
     >>> DiagonalOperator(torch.tensor([0.0, 2.0])) @ torch.tensor([1.0, 1.0])
     tensor([0., 2.])
     """
 
-    def __init__(self, eigenvalues: Tensor, *, psd: bool = False) -> None:
+    def __init__(self, eigenvalues: Tensor, *, bounds: tuple[Tensor, Tensor] | None = None, psd: bool = False) -> None:
         super().__init__(
             tuple(eigenvalues.shape[:-1]), eigenvalues.shape[-1], eigenvalues.dtype, eigenvalues.device, psd=psd
         )
         self.eigenvalues = eigenvalues
+        self.bounds = bounds
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -40,13 +52,21 @@ class DiagonalOperator(Operator):
         return self.eigenvalues
 
     def gershgorin(self) -> tuple[Tensor, Tensor]:
-        """Return the extreme eigenvalues, exactly."""
+        """Return the bounds given, or the extreme eigenvalues."""
+        if self.bounds is not None:
+            return self.bounds
         return self.eigenvalues.amin(-1), self.eigenvalues.amax(-1)
 
     def detach(self) -> DiagonalOperator:
         """Return the same operator without a gradient."""
-        return DiagonalOperator(self.eigenvalues.detach(), psd=self.psd)
+        return self._like(self.eigenvalues.dtype)
 
     def double(self) -> DiagonalOperator:
         """Return the same operator in float64, without a gradient."""
-        return DiagonalOperator(self.eigenvalues.detach().to(torch.float64), psd=self.psd)
+        return self._like(torch.float64)
+
+    def _like(self, dtype: torch.dtype) -> DiagonalOperator:
+        bounds = None
+        if self.bounds is not None:
+            bounds = (self.bounds[0].detach().to(dtype), self.bounds[1].detach().to(dtype))
+        return DiagonalOperator(self.eigenvalues.detach().to(dtype), bounds=bounds, psd=self.psd)

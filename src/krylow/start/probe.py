@@ -77,7 +77,9 @@ def response(a: Tensor, power: int) -> Callable[[Tensor], Tensor]:
     return h
 
 
-def inverse_polynomial(L: Operator, z: Tensor, a: Tensor, power: int, steps: int, *, solver: str = "krylov") -> Tensor:
+def inverse_polynomial(
+    L: Operator, z: Tensor, a: Tensor, power: int, steps: int, *, solver: str = "krylov", scaled: bool = True
+) -> Tensor:
     r"""Return the normalised probe vector ``(*batch, n, 1)`` for a random ``z`` of that shape.
 
     Two solvers of the same linear systems, which agree once both have converged:
@@ -89,21 +91,24 @@ def inverse_polynomial(L: Operator, z: Tensor, a: Tensor, power: int, steps: int
     Parameters
     ----------
     L
-        The operator; it is scaled to [0, 1] here.
+        The operator.
     z
         The random vector.
     a
-        ``(*p, T)`` non-negative coefficients for the scaled operator.
+        ``(*p, T)`` non-negative coefficients.
     power
         The exponent p.
     steps
         Krylov vectors, or conjugate-gradient steps a solve.
     solver
         "krylov" or "cg".
+    scaled
+        Whether the polynomial is one of L mapped to [0, 1], or of L as it is, which the paper's equation says. The
+        latter is a much sharper filter for the same coefficients, and far from solved by a few steps of either solver.
     """
-    scaled = unit_interval(L)
+    A = unit_interval(L) if scaled else L
     if solver == "krylov":
-        krylov = lanczos(scaled, z, min(steps, L.n), reorthogonalize=True)
+        krylov = lanczos(A, z, min(steps, L.n), reorthogonalize=True)
         beta = krylov.beta[..., :-1]
         T = tridiagonal(krylov.alpha, beta, beta)
         e1 = torch.zeros_like(krylov.alpha)[..., None]
@@ -111,7 +116,7 @@ def inverse_polynomial(L: Operator, z: Tensor, a: Tensor, power: int, steps: int
         return _unit(krylov.V @ apply_function(T, response(a, power), e1))
     v = _unit(z)
     for _ in range(power):
-        v = _unit(conjugate_gradients(lambda X: polynomial_product(scaled, a, X), v, steps=steps).x)
+        v = _unit(conjugate_gradients(lambda X: polynomial_product(A, a, X), v, steps=steps).x)
     return v
 
 
