@@ -1,0 +1,188 @@
+"""The training loop: a population as a Lightning module, with a fresh z in every pass and the best epoch kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor
+
+from krylow import _checks
+from krylow.losses import theory_loss
+from krylow.training.adam import PopulationAdam, clip_members
+from krylow.training.population import Population
+from krylow.training.seeds import generator
+from krylow.training.spectra import Spectra, Task
+
+LOSSES = ("subspace", "theory")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How to train.
+
+    Attributes
+    ----------
+    loss
+        "subspace", the normalised squared subspace error, or "theory", the paper's J_theory.
+    epochs, batch_size
+        As in the paper.
+    clip
+        Largest gradient norm of a member.
+    patience
+        A member stops after this many epochs without a better validation error.
+    draws
+        Random vectors a graph in validation, the same in every epoch.
+    """
+
+    loss: str = "subspace"
+    epochs: int = 50
+    batch_size: int = 4
+    clip: float = 1.0
+    patience: int = 20
+    draws: int = 2
+
+    def __post_init__(self) -> None:
+        _checks.choice(self.loss, LOSSES, "loss")
+        _checks.count(self.epochs, "epochs")
+        _checks.count(self.batch_size, "batch_size")
+        _checks.count(self.draws, "draws")
+
+
+@dataclass(frozen=True)
+class Members:
+    """What differs between the members of a population beside their first parameters, each ``(C,)``.
+
+    Attributes
+    ----------
+    origin
+        Index of the member's seed in the task.
+    lr
+        Learning rate.
+    weight
+        The lambda of J_theory.
+    """
+
+    origin: Tensor
+    lr: Tensor
+    weight: Tensor
+
+
+class PopulationTraining(LightningModule):
+    """Train a population on a task.
+
+    The order of the graphs and the random vectors of an epoch follow from the member's seed and the epoch alone, so
+    that a member trains the same in every company, and a resumed run goes on as if it had not been interrupted.
+    After training, ``best`` holds the parameters of each member's best epoch; epoch 0 is the untrained network.
+    """
+
+    def __init__(self, population: Population, task: Task, members: Members, recipe: Recipe) -> None:
+        super().__init__()
+        self.population, self.task, self.members, self.recipe = population, task, members, recipe
+        count = len(population)
+        self.finished = 0  # epochs
+        self.best = [parameter.detach().clone() for parameter in population.stacked]
+        self.best_error = torch.full((count,), torch.inf, dtype=torch.float64)
+        self.best_epoch = torch.zeros(count, dtype=torch.int64)
+        self.train_curve: list[Tensor] = []  # one (C,) an epoch
+        self.validation_curve: list[Tensor] = []  # one (C,) an epoch, and one before the first
+        self._validation_z = task.draw("validation", recipe.draws)
+
+    @property
+    def stopped(self) -> Tensor:
+        """``(C,)``: which members have lost their patience."""
+        return self.finished - self.best_epoch >= self.recipe.patience
+
+    # What Lightning calls, in the order in which it calls it.
+
+    def configure_optimizers(self) -> PopulationAdam:
+        """Return Adam with a learning rate a member."""
+        return PopulationAdam(self.population.stacked, self.members.lr)
+
+    def train_dataloader(self) -> Iterable[int]:
+        """Return the numbers of the batches; what is in them is drawn at the start of the epoch."""
+        graphs = self.task.train.eigenvalues.shape[1]
+        return range(-(-graphs // self.recipe.batch_size))
+
+    def val_dataloader(self) -> Iterable[int]:
+        """Return the numbers of the validation draws."""
+        return range(self.recipe.draws)
+
+    def on_fit_start(self) -> None:
+        """Measure the untrained members."""
+        if not self.validation_curve:
+            with torch.no_grad():
+                self._note(torch.stack([self._validate(draw) for draw in self.val_dataloader()]).mean(0))
+
+    def on_train_epoch_start(self) -> None:
+        """Draw the order of the graphs and a fresh z for each."""
+        graphs, n = self.task.train.eigenvalues.shape[1:]
+        orders, vectors = [], []
+        for seed in self.task.seeds:
+            source = generator(seed, "train", self.finished)
+            orders.append(torch.randperm(graphs, generator=source))
+            vectors.append(torch.randn(graphs, n, 1, dtype=torch.float64, generator=source))
+        self._order, self._z = torch.stack(orders), torch.stack(vectors)  # (S, graphs), (S, graphs, n, 1)
+        self._losses: list[Tensor] = []
+
+    def training_step(self, batch: int, batch_idx: int) -> Tensor:
+        """Return the sum of the members' losses, each the mean over its batch."""
+        part = slice(batch * self.recipe.batch_size, (batch + 1) * self.recipe.batch_size)
+        order = self._order[:, part]
+        rows = torch.arange(len(self.task.seeds))[:, None]
+        spectra = self.task.train[rows, order][self.members.origin]  # (C, B)
+        z = self._z[:, part][self.members.origin]  # (C, B, n, 1)
+        loss = self._loss(spectra, z).mean(-1)
+        self._losses.append(loss.detach() * order.shape[1])
+        return loss.sum()
+
+    def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        """Clip each member by its own norm."""
+        clip_members(self.population.stacked, self.recipe.clip)
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the last epoch's errors."""
+        self._errors: list[Tensor] = []
+
+    def validation_step(self, batch: int, batch_idx: int) -> None:
+        """Measure the members with one of the fixed random vectors."""
+        self._errors.append(self._validate(batch))
+
+    def on_validation_epoch_end(self) -> None:
+        """Close the epoch: keep what is best, stop when all members have lost their patience."""
+        self.finished += 1
+        self.train_curve.append(torch.stack(self._losses).sum(0) / self._order.shape[1])
+        self._note(torch.stack(self._errors).mean(0))
+        if bool(self.stopped.all()):
+            self.trainer.should_stop = True
+
+    # The mathematics.
+
+    def _loss(self, spectra: Spectra, z: Tensor) -> Tensor:
+        """Return the members' losses, ``(C, B)``."""
+        if self.recipe.loss == "theory":
+            krylov = self.population.krylov(spectra.operator(), z)
+            return theory_loss(krylov, self.members.weight[:, None])
+        return self.population.errors(spectra, z)
+
+    def _validate(self, draw: int) -> Tensor:
+        """Return the mean errors over the validation graphs, ``(C,)``."""
+        origin = self.members.origin
+        return self.population.errors(self.task.validation[origin], self._validation_z[draw][origin]).mean(-1)
+
+    def _note(self, error: Tensor) -> None:
+        error = torch.where(torch.isfinite(error), error, torch.full_like(error, torch.inf))
+        self.validation_curve.append(error)
+        # A member that stopped earlier ignores what came later, as it would have alone.
+        better = (error < self.best_error) & ~self.stopped_before()
+        self.best_error = torch.where(better, error, self.best_error)
+        self.best_epoch = torch.where(better, self.finished, self.best_epoch)
+        for best, parameter in zip(self.best, self.population.stacked, strict=True):
+            best.copy_(torch.where(better[:, None, None], parameter.detach(), best))
+
+    def stopped_before(self) -> Tensor:
+        """``(C,)``: which members had stopped before the epoch that just ended."""
+        return self.finished - 1 - self.best_epoch >= self.recipe.patience

@@ -1,0 +1,96 @@
+import pytest
+import torch
+
+import krylow as kl
+from krylow.extract import ritz
+from krylow.metrics import subspace_error
+from krylow.nn import GaussianProbe, InversePolynomialProbe, RootProbe, UnrolledLanczos
+from krylow.training.eigenbasis import EigenbasisProbe, polynomial, to_eigenbasis, to_literal
+from krylow.training.spectra import Spectra
+
+PROBES = {
+    "gaussian": GaussianProbe,
+    "scaled, truncated": lambda: InversePolynomialProbe(5, 3, 6, "cg", True),
+    "as written, truncated": lambda: InversePolynomialProbe(3, 2, 5, "cg", False),
+    "scaled, solved": lambda: InversePolynomialProbe(5, 3, 24, "krylov", True),
+    "roots": lambda: RootProbe(7),
+}
+
+
+@pytest.fixture
+def graph(families):
+    L = kl.laplacian(families[0].train)
+    _, U = torch.linalg.eigh(L.to_dense())
+    return L, U
+
+
+def net_of(name, init=0.2):
+    net = UnrolledLanczos(3, 6, PROBES[name](), init=init).double()
+    with torch.no_grad():
+        for i, parameter in enumerate(net.parameters()):
+            shift = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(i), dtype=parameter.dtype)
+            parameter.add_(0.1 * shift)
+    return net
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_the_literal_network_on_dense_graphs_computes_the_same(name, families, graph):
+    L, U = graph
+    spectra = Spectra.of(families[0].train)
+    z = torch.randn(*spectra.eigenvalues.shape, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    net = net_of(name)
+    diagonal = spectra.operator()
+    fast = to_eigenbasis(net).krylov(diagonal, z=z)
+    literal = net.krylov(L, z=U @ z)
+    torch.testing.assert_close(fast.alpha, literal.alpha, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(fast.beta, literal.beta, rtol=1e-8, atol=1e-8)
+    errors = [
+        subspace_error(ritz(fast, 3)[1], spectra.target(3).expand(len(z), -1, -1)),
+        subspace_error(ritz(literal, 3)[1], U[..., :3]),
+    ]
+    torch.testing.assert_close(*errors, rtol=1e-6, atol=1e-8)
+    assert errors[0].min() > 1e-3  # not the trivial agreement of two exact answers
+    assert diagonal.products == L.products
+
+
+def test_gradients_are_those_of_the_literal_network(families, graph):
+    L, U = graph
+    spectra = Spectra.of(families[0].train)
+    z = torch.randn(*spectra.eigenvalues.shape, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    net = net_of("scaled, truncated")
+    twin = to_eigenbasis(net)
+    fast = subspace_error(ritz(twin.krylov(spectra.operator(), z=z), 3)[1], spectra.target(3).expand(len(z), -1, -1))
+    literal = subspace_error(ritz(net.krylov(L, z=U @ z), 3)[1], U[..., :3])
+    ours = torch.autograd.grad(fast.sum(), list(twin.parameters()))
+    theirs = torch.autograd.grad(literal.sum(), list(net.parameters()))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_the_literal_cost_is_counted(families):
+    spectra = Spectra.of(families[0].train)
+    L = spectra.operator()
+    EigenbasisProbe(7, 3, 10, "cg").double()(L, torch.ones(*spectra.eigenvalues.shape, 1, dtype=torch.float64))
+    assert L.products == 3 * 10 * 7
+
+
+def test_the_gershgorin_bound_is_that_of_the_graph(families, graph):
+    L, _ = graph
+    spectra = Spectra.of(families[0].train)
+    torch.testing.assert_close(spectra.operator().gershgorin()[1], L.gershgorin()[1])
+    assert (spectra.high > spectra.eigenvalues.amax(-1) + 0.5).all()  # so that taking the wrong one would show
+
+
+def test_networks_change_their_probe_and_nothing_else():
+    net = net_of("scaled, truncated")
+    there = to_eigenbasis(net)
+    back = to_literal(there)
+    assert isinstance(there.probe, EigenbasisProbe)
+    assert type(back.probe) is InversePolynomialProbe
+    assert back.config() == net.config()
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), back.parameters(), strict=True))
+
+
+def test_polynomial():
+    a, lam = torch.tensor([2.0, 3.0]), torch.tensor([0.0, 1.0, 2.0])
+    assert polynomial(a, lam).tolist() == [1.0, 6.0, 17.0]
