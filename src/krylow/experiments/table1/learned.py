@@ -1,0 +1,168 @@
+"""The trained rows: one population a cell, one record a cell."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import shutil
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from krylow.data import load_family
+from krylow.experiments.records import Record, lookup, record_name
+from krylow.experiments.table1.plan import INIT, TEST_DRAWS
+from krylow.nn.probes import GaussianProbe, InversePolynomialProbe, Probe
+from krylow.nn.root_probe import RootProbe
+from krylow.nn.unrolled import UnrolledLanczos
+from krylow.training.fit import Fitted, evaluate, fit
+from krylow.training.loop import Recipe
+from krylow.training.population import Population
+from krylow.training.spectra import Spectra, Task
+
+KIND = "table1-cell"
+#: Unwanted intervals that a root probe may start from, in units of tr(L) / n: tried on the training graphs.
+LOWS = tuple(round(0.2 + 0.04 * i, 2) for i in range(26))
+HIGHS = (1.6, 1.8, 2.0, 2.2, 2.4, 2.6)
+#: How many of the best intervals are trained from.
+STARTS = 2
+
+
+@functools.lru_cache(maxsize=4)
+def load_task(data: str, seeds: tuple[int, ...]) -> Task:
+    """Return the spectra of a family, one set of graphs or one split a seed."""
+    return Task.of([load_family(data, seed=seed, dtype=torch.float64) for seed in seeds], seeds)
+
+
+def probe_of(config: dict[str, Any], n: int) -> Probe:
+    """Return the untrained probe of a cell."""
+    if config["net"] == "gammas":
+        return GaussianProbe()
+    form = config["form"]
+    solver, steps = ("krylov", n) if form == "converged" else ("cg", config["cg_steps"])
+    return InversePolynomialProbe(config["degree"], config["power"], steps, solver, scaled=form == "scaled")
+
+
+def run_cell(config: dict[str, Any], folder: str | Path) -> Record:
+    """Train and test the population of a cell, or return its record where that exists already.
+
+    An interrupted training goes on from its last epoch.
+    """
+    config = {key: list(value) if isinstance(value, tuple) else value for key, value in config.items()}
+    known = lookup(folder, KIND, config, None)
+    if known is not None:
+        return known
+    started, clock = datetime.now(UTC), time.perf_counter()
+    task = load_task(config["data"], tuple(config["seeds"]))
+    nets, members = population(config, task)
+    state = Path(folder) / "states" / record_name(KIND, config, None).removesuffix(".json")
+    recipe = Recipe(loss=config["loss"], epochs=config["epochs"])
+    fitted = fit(
+        nets,
+        task,
+        recipe,
+        origin=[m["origin"] for m in members],
+        lr=[m["lr"] for m in members],
+        weight=[m["weight"] for m in members],
+        folder=state,
+        every=5,
+    )
+    results = {"members": _results(fitted, nets, task, members)}
+    products = fitted.population.products(task.test[fitted.members.origin][:, :1])
+    record = Record.create(
+        KIND,
+        config,
+        results,
+        seed=None,
+        started=started,
+        wall_seconds=time.perf_counter() - clock,
+        products=products,
+    )
+    record.write(folder)
+    shutil.rmtree(state, ignore_errors=True)
+    return record
+
+
+def population(config: dict[str, Any], task: Task) -> tuple[list[UnrolledLanczos], list[dict[str, Any]]]:
+    """Return the untrained networks of a cell and what tells them apart."""
+    k, seeds = config["k"], range(len(task.seeds))
+    nets, members = [], []
+    if config["net"] == "roots":
+        count = config["products"] - 2 * k
+        starts = [root_starts(task, k, count, origin) for origin in seeds]
+        for lr, rank, origin in itertools.product(config["lrs"], range(STARTS), seeds):
+            low, high = starts[origin][rank]
+            nets.append(UnrolledLanczos(k, 2 * k, RootProbe(count, low, high), init=0.0).double())
+            members.append({"origin": origin, "lr": lr, "weight": 1.0, "trains": "probe", "interval": [low, high]})
+        return nets, members
+    for trains, lr, weight, origin in itertools.product(("probe", "all"), config["lrs"], config["weights"], seeds):
+        if trains == "probe" and (config["net"] == "gammas" or (len(config["weights"]) > 1 and weight != 0.1)):
+            continue  # nothing to train, or one lambda of many: with the gammas at 1 they hardly differ
+        init = INIT if trains == "all" else 0.0  # from exactly 0 the gammas stay at 1
+        nets.append(UnrolledLanczos(k, 2 * k, probe_of(config, task.n), init=init).double())
+        members.append({"origin": origin, "lr": lr, "weight": weight, "trains": trains})
+    return nets, members
+
+
+def root_starts(task: Task, k: int, count: int, origin: int) -> list[tuple[float, float]]:
+    """Return the intervals whose Chebyshev roots do best on a seed's training graphs, the best first."""
+    train, z = task.train[origin], task.draw("train", 1)[0, origin]
+    errors = []
+    for low in LOWS:
+        part = Population([UnrolledLanczos(k, 2 * k, RootProbe(count, low, high), init=0.0).double() for high in HIGHS])
+        with torch.no_grad():
+            errors.append(part.errors(expand(train, len(HIGHS)), z.expand(len(HIGHS), *z.shape)).mean(-1))
+    best = torch.cat(errors).argsort()[:STARTS].tolist()
+    return [(LOWS[i // len(HIGHS)], HIGHS[i % len(HIGHS)]) for i in best]
+
+
+def expand(spectra: Spectra, count: int) -> Spectra:
+    """Return the spectra repeated along a new first dimension."""
+    return Spectra(*(t.expand(count, *t.shape) for t in (spectra.eigenvalues, spectra.low, spectra.high)))
+
+
+def _results(
+    fitted: Fitted, nets: Sequence[UnrolledLanczos], task: Task, members: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    errors, ceilings = evaluate(fitted.population, task, fitted.members.origin, draws=TEST_DRAWS)
+    untrained, first_ceilings = evaluate(Population(_prepared(nets)), task, fitted.members.origin, draws=TEST_DRAWS)
+    results = []
+    for c, member in enumerate(members):
+        net = fitted.population.member(c)
+        results.append(
+            {
+                **member,
+                "seed": task.seeds[member["origin"]],
+                "validation": digits(fitted.validation_error[c]),
+                "best_epoch": int(fitted.best_epoch[c]),
+                "test": digits(errors[c]),
+                "ceiling": digits(ceilings[c].mean()),
+                "untrained_validation": digits(fitted.validation_curve[0, c]),
+                "untrained_test": digits(untrained[c]),
+                "untrained_ceiling": digits(first_ceilings[c].mean()),
+                "parameters": {name: digits(p.detach(), 12) for name, p in net.named_parameters()},
+                "train_curve": digits(fitted.train_curve[:, c], 4),
+                "validation_curve": digits(fitted.validation_curve[:, c], 4),
+            }
+        )
+    return results
+
+
+def _prepared(nets: Sequence[UnrolledLanczos]) -> list[UnrolledLanczos]:
+    from krylow.training.eigenbasis import to_eigenbasis
+
+    return [to_eigenbasis(net) for net in nets]
+
+
+def digits(values: Tensor, count: int = 6) -> Any:
+    """Return a tensor as plain numbers of so many significant digits, which keeps records small."""
+
+    def short(x: Any) -> Any:
+        return [short(item) for item in x] if isinstance(x, list) else float(f"{x:.{count}g}")
+
+    return short(values.tolist())

@@ -1,0 +1,140 @@
+import pytest
+import torch
+
+from krylow._checks import InputError
+from krylow.data import sbm, split_family
+from krylow.experiments.records import Record, find
+from krylow.experiments.table1 import FULL, REDUCED, classical, learned, render_markdown, run
+from krylow.experiments.table1.pictures import draw_all
+from krylow.experiments.table1.plan import Grid, cells, check
+from krylow.experiments.table1.render import lines, paired_text, rich_table
+
+TINY = Grid(
+    "reduced",
+    {"literal": ((2, 3, 2),), "converged": ((2, 3, 2),), "scaled": ((2, 3, 2),)},
+    (1e-2,),
+    (0.1,),
+    (1e-2,),
+    2,
+)
+
+
+def family(name, seed=0, dtype=None):
+    source = torch.Generator().manual_seed(seed)
+    return split_family(name, sbm(10, 20, 3, 0.6, 0.1, generator=source, dtype=dtype), generator=source)
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    monkeypatch.setattr(learned, "load_family", family)
+    monkeypatch.setattr(learned, "LOWS", (0.4, 0.8))
+    monkeypatch.setattr(learned, "HIGHS", (2.0,))
+    learned.load_task.cache_clear()
+    yield
+    learned.load_task.cache_clear()
+
+
+@pytest.fixture
+def record(tmp_path):
+    (found,) = run.reproduce(tmp_path, ["sbm"], [2], 2, TINY, workers=1)
+    return found
+
+
+def test_every_row_is_there_and_every_row_has_its_cost(record):
+    rows = record.results["rows"]
+    assert {row["row"] for row in rows} == {"2", "3", "4", "5", "6", "7", "9", "10", "11", "12"}
+    for row in rows:
+        assert 0 <= row["mean"] <= 1
+        assert len(row["products"]) == len(row["errors"]) == 2  # seeds
+        assert all(len(errors) == 2 for errors in row["errors"])  # test graphs
+        assert row["mean"] == pytest.approx(torch.tensor(row["errors"]).mean().item(), abs=1e-3)
+        if "budget" in row and row["row"] != "11":
+            assert all(p == row["budget"] for p in row["products"])
+    by_form = {row["form"]: row["products"] for row in rows if row["row"] == "7"}
+    assert by_form["literal"] == by_form["scaled"] == [2 * 3 * 2 + 4] * 2
+    assert all(4 < p <= 24 for p in by_form["converged"])
+
+
+def test_members_are_chosen_on_validation(tmp_path, record):
+    cells_found = find(tmp_path / "cells", kind=learned.KIND, net="roots")
+    for row in (r for r in record.results["rows"] if r["row"] == "12" and "parameters" in r):
+        (cell,) = (c for c in cells_found if c.config["products"] == row["budget"])
+        for origin, settings in enumerate(row["settings"]):
+            own = [m["validation"] for m in cell.results["members"] if m["origin"] == origin]
+            assert settings["validation"] == min(own)
+
+
+def test_the_second_run_trains_nothing(tmp_path, record, monkeypatch):
+    def fail(*args, **kwargs):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(learned, "fit", fail)
+    (again,) = run.reproduce(tmp_path, ["sbm"], [2], 2, TINY, workers=1)
+    assert again.results["rows"] == record.results["rows"]
+
+
+def test_an_interrupted_run_goes_on(tmp_path, record, monkeypatch):
+    part = tmp_path / "part"
+    done = []
+
+    def few(config, folder):
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(config)
+        return learned.run_cell(config, folder)
+
+    monkeypatch.setattr(run, "run_cell", few)
+    with pytest.raises(KeyboardInterrupt):
+        run.reproduce(part, ["sbm"], [2], 2, TINY, workers=1)
+    assert len(find(part / "cells")) == 3
+    monkeypatch.setattr(run, "run_cell", learned.run_cell)
+    (resumed,) = run.reproduce(part, ["sbm"], [2], 2, TINY, workers=1)
+    assert resumed.results["rows"] == record.results["rows"]
+
+
+def test_the_table_shows_the_paper_products_and_vectors(record):
+    paper = Record(**{**vars(record), "config": {**record.config, "k": 6}})
+    text = render_markdown([paper])
+    assert "| 1 | the paper: unrolled Lanczos | 0.439 |" in text
+    assert record.config["grid"] in text
+    shown = lines(paper)
+    assert [line["row"] for line in shown] == sorted((line["row"] for line in shown), key=int)
+    assert all(line["products"] and line["vectors"] for line in shown)
+    assert any(line["row"] == "8" for line in shown)
+    assert rich_table(paper).row_count == len(shown)
+    assert "root probe minus thick restart" in paired_text(record)
+
+
+def test_columns_stand_side_by_side(record):
+    other = Record(**{**vars(record), "config": {**record.config, "k": 3}})
+    text = render_markdown([other, record])
+    assert "K = 2: error | products | K = 3: error | products" in text
+    widths = {line.count("|") for line in text.splitlines() if line.startswith("| ")}
+    assert widths == {7}
+
+
+def test_pictures_are_written_from_the_record_alone(record, tmp_path):
+    files = draw_all(record, tmp_path / "pictures")
+    assert len(files) == 10
+    assert all(file.stat().st_size > 2000 for file in files)
+
+
+def test_the_floor_is_below_thick_restart_and_more_products_are_better():
+    task = learned.load_task("sbm", (0,))
+    errors = [classical.restarted(task, 2, p)["errors"].mean() for p in (6, 8, 12)]
+    assert errors == sorted(errors, reverse=True)
+    assert classical.floor(task, 2, 12)["errors"].mean() <= errors[-1] + 1e-6
+    assert classical.filtered(task, 2, 16)["errors"].mean() < classical.filtered(task, 2, 6)["errors"].mean()
+
+
+def test_the_full_grid_is_the_papers():
+    found = list(cells("sbm", 6, range(5), FULL))
+    literal = [c for c in found if c["net"] == "probe" and c["form"] == "literal"]
+    assert len({(c["power"], c["cg_steps"], c["degree"]) for c in literal}) == 36
+    assert {c["loss"] for c in literal} == {"theory", "subspace"}
+    assert len(list(cells("sbm", 6, range(5), REDUCED))) == 12
+
+
+def test_too_large_k_is_refused():
+    with pytest.raises(InputError, match="at most n / 2 = 10"):
+        check("sbm", [6, 11], 5, 20)
