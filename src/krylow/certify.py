@@ -277,8 +277,11 @@ def _certify(
     error = torch.where(everything, torch.full_like(error, 4 * eps), error)
     error = torch.where(missing.any(-1), torch.full_like(error, torch.inf), error)
     small = total <= eps**SETTLED_POWER * norm
+    tied = no_gap & small & ~below
+    if not proved:  # a guard that has not settled shows no gap either, but does not show that there is none
+        tied = tied & (following - theta_k <= 10 * total + noise)
     codes = torch.full_like(L.sizes, Status.MAX_STEPS)
-    codes[no_gap & small & ~below] = Status.NO_GAP
+    codes[tied] = Status.NO_GAP
     codes[no_gap & small & below] = Status.MISSED
     codes[error <= max(tol, 4 * eps)] = Status.CONVERGED
     codes[missing.any(-1)] = Status.BREAKDOWN
@@ -364,9 +367,9 @@ def _estimated_floor(
 ) -> tuple[Tensor, Tensor]:
     """Return the lowest value seen in the complement less its residual, unless it reaches below theta_k.
 
-    The smallest eigenvalue of L on the complement is a lower bound of lambda_{k+1}, whatever X is (Cauchy). Methods that
-    look for repeated eigenvalues have seen it as their own next Ritz pair, and are believed unless a run from a random
-    vector sees a lower one; for the others that run is all there is.
+    The smallest eigenvalue of L on the complement is a lower bound of lambda_{k+1}, whatever X is (Cauchy). Methods
+    that look for repeated eigenvalues have seen it as their own next Ritz pair, and are believed unless a run from a
+    random vector sees a lower one; for the others that run is all there is.
     """
     lowest, residual = _probe(A, X)
     floor = lowest - residual if following_residual is None else following - following_residual.to(theta_k.dtype)

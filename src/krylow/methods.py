@@ -9,6 +9,7 @@ unrolled         learned probe               m relaxed steps, learned gammas    
 thick_restart    Gaussian block              restarted within a basis limit           Rayleigh-Ritz
 chebyshev        Gaussian block              Chebyshev filter, adaptive interval      Rayleigh-Ritz
 lobpcg           Gaussian block              scipy's LOBPCG                           Rayleigh-Ritz
+shift_invert     Gaussian block              thick restart on (L + shift I)^-1        Rayleigh-Ritz
 ===============  ==========================  =======================================  ==========================
 
 :func:`lowpass` takes three more, which filter the signal without a basis (:mod:`krylow.response`): "lanczos_signal",
@@ -38,6 +39,7 @@ from krylow.refine.chebyshev import chebyshev_subspace
 from krylow.refine.lanczos import lanczos
 from krylow.refine.lobpcg import lobpcg
 from krylow.refine.ritz import Ritz
+from krylow.refine.shift_invert import shift_invert
 from krylow.refine.thick_restart import thick_restart
 from krylow.response import chebyshev_lowpass, lanczos_lowpass
 from krylow.start.gaussian import gaussian
@@ -305,6 +307,23 @@ def _lobpcg(L: Operator, k: int, options: Options) -> Subspace:
     return _refined(L, k, run, f"scipy's LOBPCG on a block of {width} vectors")
 
 
+def _shift_invert(L: Operator, k: int, options: Options) -> Subspace:
+    basis_size = max(options.m or 0, 2 * k, k + 16)
+
+    def run(A: Operator) -> Ritz:
+        return shift_invert(
+            A,
+            gaussian(A, 1, generator=options.generator),
+            k,
+            basis_size=basis_size,
+            tol=SAFETY * options.tol,
+            max_products=options.max_products or 200 * basis_size,
+            generator=options.generator,
+        )
+
+    return _refined(L, k, run, f"a factorisation, then a basis of at most {basis_size} vectors")
+
+
 def _refined(L: Operator, k: int, run: Callable[[Operator], Ritz], why: str) -> Subspace:
     """Run a refinement without a tape, and attach the implicit gradient where one is wanted."""
     products, passes = L.products, L.passes
@@ -399,6 +418,7 @@ RECIPES: dict[str, Callable[[Operator, int, Options], Subspace]] = {
     "thick_restart": _thick_restart,
     "chebyshev": _chebyshev,
     "lobpcg": _lobpcg,
+    "shift_invert": _shift_invert,
 }
 METHODS = tuple(RECIPES)
 SIGNAL_METHODS = ("lanczos_signal", "polynomial", "polynomial_jackson")

@@ -43,11 +43,16 @@ def neutral(k, m):
 
 @dataclass(frozen=True)
 class Row:
-    """Options with which the method answers to TIGHT on a graph of n nodes, and whether it sees repeated values."""
+    """Options with which the method answers to TIGHT on a graph of n nodes, and what it can do.
+
+    ``whole``: it sees repeated values. ``products``: it works by products with L, so that a function will do.
+    ``entries``: it needs to know the entries of L.
+    """
 
     options: Callable[[int, int], dict]
     whole: bool = True
     products: bool = True
+    entries: bool = False
 
 
 ROWS = {
@@ -57,8 +62,10 @@ ROWS = {
     "thick_restart": Row(lambda n, k: {"tol": TIGHT}),
     "chebyshev": Row(lambda n, k: {"tol": TIGHT}),
     "lobpcg": Row(lambda n, k: {"tol": TIGHT}),
+    "shift_invert": Row(lambda n, k: {"tol": TIGHT}, entries=True),
 }
 WHOLE = [name for name, row in ROWS.items() if row.whole]
+MATRIX_FREE = [name for name, row in ROWS.items() if not row.entries]
 ITERATIVE = [name for name in ROWS if name != "exact"]
 
 
@@ -135,14 +142,14 @@ def test_more_steps_than_nodes(method):
 
 def test_dense_sparse_and_function_agree(method):
     L, k = sample(n=16, seed=2)
-    answers = [
-        solve(method, A, k).basis
-        for A in (
-            DenseOperator(L),
-            kl.laplacian(scipy.sparse.csr_array(random_graph(16, 0.4, seed=2).numpy())),
-            FunctionOperator(lambda X: L @ X, 16),
-        )
-    ]
+    operators = [DenseOperator(L), kl.laplacian(scipy.sparse.csr_array(random_graph(16, 0.4, seed=2).numpy()))]
+    function = FunctionOperator(lambda X: L @ X, 16)
+    if ROWS[method].entries:
+        with pytest.raises(kl.InputError, match="entries must be known, got a function"):
+            solve(method, function, k)
+    else:
+        operators.append(function)
+    answers = [solve(method, A, k).basis for A in operators]
     for U in answers[1:]:
         torch.testing.assert_close(projector(U), projector(answers[0]), rtol=0, atol=SAME)
 
@@ -179,9 +186,7 @@ def test_permuting_the_nodes_permutes_the_answer(method):
 
 def test_float32_is_float64_to_its_rounding(method):
     L, k = sample(seed=0, least=5e-2)
-    single = solve(
-        method, L.float(), k, **({"tol": 1e-6} if method in ("thick_restart", "chebyshev", "lobpcg") else {})
-    )
+    single = solve(method, L.float(), k, **({"tol": 1e-6} if "tol" in ROWS[method].options(14, k) else {}))
     assert single.basis.dtype == single.ritz_values.dtype == F32
     P = projector(solve(method, L, k).basis)
     # The projector moves by the rounding of L over the gap.
@@ -267,6 +272,8 @@ def test_many_components_of_a_larger_graph(method, kind):
     W = block_diagonal(*parts)
     L = laplacian_matrix(W)
     n = L.shape[0]
+    if kind == "function" and method not in MATRIX_FREE:
+        pytest.skip("needs the entries of L")
     operator = kl.laplacian(scipy.sparse.csr_array(W.numpy())) if kind == "sparse" else FunctionOperator(L.matmul, n)
     found = kl.subspace(operator, 5, method=method)
     assert true_error(found.basis, L, 5) <= 1e-3
@@ -290,6 +297,7 @@ def test_no_gap_is_named(method):
     assert "choose another k" in found.status.advice
 
 
+@pytest.mark.parametrize("method", MATRIX_FREE)
 def test_products_and_passes_are_what_the_operator_counted(method):
     L, k = sample(n=30)
     calls = []

@@ -1,0 +1,89 @@
+r"""Lanczos on the inverse: a factorisation once, then the lowest frequencies are the dominant ones.
+
+$(L + \sigma I)^{-1}$ has the eigenvectors of L and the values $1 / (\lambda_i + \sigma)$, so that the lowest
+frequencies, which are crowded together in L, stand far apart. One solve a vector; the price is the factorisation, which
+is cheap where a graph is nearly a tree or a plane (road networks) and hopeless where it is not (three-dimensional
+meshes, random graphs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from scipy.sparse import csc_array, eye_array
+from scipy.sparse.linalg import splu
+from torch import Tensor
+
+from krylow._checks import InputError
+from krylow.operators import FunctionOperator, Operator, SparseOperator
+from krylow.refine.ritz import Ritz, rotate
+from krylow.refine.thick_restart import thick_restart
+
+#: The shift below the spectrum over the norm of L: small against the frequencies sought, large against rounding.
+SHIFT = 1e-6
+#: Most block solves that follow the iteration.
+POLISH = 3
+
+
+def shift_invert(
+    L: Operator,
+    X: Tensor,
+    k: int,
+    *,
+    basis_size: int,
+    tol: float,
+    max_products: int,
+    generator: torch.Generator | None = None,
+) -> Ritz:
+    """Return the lowest Ritz pairs of L by thick-restarted Lanczos on the inverse of its shift.
+
+    Parameters are those of :func:`~krylow.refine.thick_restart.thick_restart`; ``max_products`` bounds the solves. The
+    factorisation is a library's: scipy's sparse LU with a minimum-degree ordering for a sparse graph (on CPU), a
+    Cholesky factorisation for a dense batch. It and the iteration are in float64, since the shifted matrix is nearly
+    singular. Only the Rayleigh-Ritz step at the end costs products with L.
+    """
+    A = L.double()
+    low = A.gershgorin()[0]
+    shift = SHIFT * A.norm_bound() - low.clamp(max=0)
+    shift = torch.where(shift > 0, shift, torch.ones_like(shift))
+    solve = _sparse_factor(A, shift) if isinstance(A, SparseOperator) else _dense_factor(A, shift)
+    inverse = FunctionOperator(
+        lambda Y: -solve(Y),
+        A.n,
+        batch_shape=tuple(A.batch_shape),
+        dtype=A.dtype,
+        device=A.device,
+        bounds=(-1 / (low + shift), torch.zeros_like(shift)),
+    )
+    inverse.mask = A.mask
+    pairs = thick_restart(
+        inverse, X.double(), k, basis_size=basis_size, tol=tol, max_products=max_products, generator=generator
+    )
+    live = pairs.theta.isfinite()
+    vectors = pairs.X
+    if not bool(live.all()):  # a graph of fewer nodes than the block: no rotation among zero columns
+        values = torch.where(live, -1 / pairs.theta - shift[..., None], pairs.theta)
+        return Ritz(values.to(L.dtype), vectors.to(L.dtype), pairs.residuals.to(L.dtype))
+    # What is small against the inverse need not be small against L: a solve more of the whole block makes it so.
+    for _ in range(POLISH):
+        vectors = solve(vectors)
+        found = rotate(L, (vectors / torch.linalg.vector_norm(vectors, dim=-2, keepdim=True)).to(L.dtype))
+        if bool((found.estimate(k) <= tol).all()):
+            break
+    return found
+
+
+def _sparse_factor(A: SparseOperator, shift: Tensor) -> Callable[[Tensor], Tensor]:
+    matrix = csc_array(A.to_scipy() + float(shift) * eye_array(A.n))
+    factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    return lambda Y: torch.from_numpy(factor.solve(np.asfortranarray(Y.cpu().numpy()))).to(Y)
+
+
+def _dense_factor(A: Operator, shift: Tensor) -> Callable[[Tensor], Tensor]:
+    if isinstance(A, FunctionOperator):
+        raise InputError('method="shift_invert" factorises L, so its entries must be known, got a function.')
+    eye = torch.eye(A.n, dtype=A.dtype, device=A.device)
+    factor = torch.linalg.cholesky(A.to_dense() + shift[..., None, None] * eye)
+    return lambda Y: torch.cholesky_solve(Y, factor)
