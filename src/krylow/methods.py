@@ -121,6 +121,8 @@ def subspace(
     generator = _generator(L, seed, generator)
     if m is not None:
         m = _checks.count(m, "m")
+    if max_products is not None:
+        max_products = _checks.count(max_products, "max_products")
     if weights is not None and method not in ("auto", "unrolled"):
         raise InputError(f'weights are for method="unrolled", got method={method!r}.')
     options = Options(tol, m, generator, weights, max_products)
@@ -253,8 +255,8 @@ def _unrolled(L: Operator, k: int, options: Options) -> Subspace:
 
     net = options.weights
     if net is None:
-        net = nn.UnrolledLanczos(k, options.m)
-        return replace(net(L, generator=options.generator), why="an untrained network, since no weights were given")
+        found = nn.UnrolledLanczos(k, options.m)(L, generator=options.generator)
+        return replace(found, why=f"an untrained network, since no weights were given; {found.why}")
     if not isinstance(net, torch.nn.Module):
         net = nn.load(net)
     if (net.k, net.m) != (k, options.m or net.m):
@@ -298,6 +300,8 @@ def _chebyshev(L: Operator, k: int, options: Options) -> Subspace:
 
 def _lobpcg(L: Operator, k: int, options: Options) -> Subspace:
     width = min(int(L.sizes.min()), options.m or k + max(2, k // 5))
+    if width < k:
+        raise InputError(f"the block's width m must be at least k = {k}, got {width}.")
 
     def run(A: Operator) -> Ritz:
         X = gaussian(A, width, generator=options.generator)
@@ -385,11 +389,25 @@ def _up_to(L: Operator, cutoff: float, method: str, options: Options) -> Subspac
         return _cut(_result(L, basis, torch.where(real, values, torch.inf), 0, 0), cutoff, exact=True)
     smallest = int(L.sizes.min())
     k = min(8, smallest)
-    found = RECIPES[method](L, k, options)
-    while k < smallest and bool((found.ritz_values[..., -1] <= cutoff).any()):
-        k = min(2 * k, smallest)
+    with torch.no_grad():
         found = RECIPES[method](L, k, options)
-    return _cut(found, cutoff)
+        while k < smallest and bool((found.ritz_values[..., -1] <= cutoff).any()):
+            k = min(2 * k, smallest)
+            found = RECIPES[method](L, k, options)
+    if bool(((found.ritz_values[..., -1] <= cutoff) & (L.sizes > k)).any()):
+        raise InputError(
+            f"the cutoff must keep at most as many frequencies as the smallest graph has nodes, {smallest}, got "
+            f'{cutoff}, which keeps more in a larger one: use method="exact", or filter the graphs apart.'
+        )
+    found = _cut(found, cutoff)
+    if not (torch.is_grad_enabled() and L.requires_grad):
+        return found
+    # The gradient is that of the space that was kept, not of the larger one that was computed.
+    if method in ("lanczos", "unrolled"):
+        raise InputError(f'method="{method}" has no gradient at a cutoff: pass k, or use method="exact".')
+    within = found.ritz_values.isfinite()
+    theta = torch.where(within, found.ritz_values, torch.zeros_like(found.ritz_values))
+    return replace(found, basis=attach_gradient(L, found.basis, theta) * within[..., None, :])
 
 
 def _cut(found: Subspace, cutoff: float, *, exact: bool = False) -> Subspace:
