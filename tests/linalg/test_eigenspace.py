@@ -131,6 +131,16 @@ def test_dependent_columns_become_zero_and_take_no_other_with_them(name):
     assert float((X - Q @ (Q.mT @ X)).abs().max()) <= rounding(F64, 4)
 
 
+def test_more_columns_than_rows():
+    X = randn(2, 4).requires_grad_()
+    Q = orthonormalize(X)
+    assert Q.shape == (2, 4)
+    torch.testing.assert_close(projector(Q.detach()), torch.eye(2, dtype=F64), rtol=0, atol=1e-14)
+    assert (Q[:, 2:] == 0).all()
+    projector(Q).sum().backward()
+    assert X.grad.isfinite().all()
+
+
 def test_a_bad_item_of_a_batch_leaves_the_others():
     X = torch.stack([randn(4, 3), DEPENDENT["repeated"][0], randn(4, 3, seed=1)])
     Q = orthonormalize(X)

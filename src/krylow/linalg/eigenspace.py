@@ -113,10 +113,11 @@ class _Orthonormalize(torch.autograd.Function):
     def forward(ctx: Any, X: Tensor) -> Tensor:
         size = torch.linalg.vector_norm(X, dim=-2, keepdim=True)
         size = torch.where(size > 0, size, torch.ones_like(size))
-        Q, R = torch.linalg.qr(X / size)
         tiny = X.shape[-2] * torch.finfo(X.dtype).eps
+        Q, R = torch.linalg.qr(X / size)
         alive = R.diagonal(dim1=-2, dim2=-1).abs() > tiny
-        if not bool(alive.all()):  # Q's column in place of a dead one is arbitrary, and later ones avoid it
+        # Q's column in place of a dead one is arbitrary, and later ones avoid it.
+        if X.shape[-1] > X.shape[-2] or not bool(alive.all()):
             Q, R, alive = _gram_schmidt(X / size, tiny)
         ctx.save_for_backward(Q, R, size, alive)
         return Q

@@ -57,9 +57,9 @@ def load(name: str | PathLike[str]) -> UnrolledLanczos:
         net = UnrolledLanczos(config["k"], config["m"], probe)
         net.to(tensors["upsilon1"].dtype)
         net.load_state_dict(tensors)
+        net.card = json.loads(header.get("card", "{}"))
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
         raise InputError(f"{path} holds a configuration that does not fit its parameters: {error}") from error
-    net.card = json.loads(header.get("card", "{}"))
     return net
 
 
