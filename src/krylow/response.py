@@ -100,19 +100,22 @@ def chebyshev_lowpass(
     return y
 
 
-def estimated_cutoff(L: Operator, k: int, *, degree: int = 50, generator: torch.Generator | None = None) -> Tensor:
+def estimated_cutoff(
+    L: Operator, k: int, *, degree: int = 50, generator: torch.Generator | None = None, z: Tensor | None = None
+) -> Tensor:
     r"""Return cutoffs ``(*batch,)`` below which about k eigenvalues lie, repeated ones counted, by a stochastic trace.
 
     The number of eigenvalues below $\omega$ is $\mathrm{tr} f(L) \approx \sum_j c_j(\omega) \mu_j$ with the moments
     $\mu_j = \mathrm{mean} (z^\top T_j z)$ over random z, which are computed once, two of them a product;
     the cutoff is then found by bisection. Costs 16 * degree / 2 products. No finer than the
-    polynomial's own transition band.
+    polynomial's own transition band. The random z may be given, ``(*batch, n, s)`` and zero on padding.
     """
     with torch.no_grad():
         low, high = _interval(L)
         center, radius = (((high + low) / 2)[..., None, None], ((high - low) / 2)[..., None, None])
-        z = gaussian(L, COUNT_PROBES, generator=generator)
-        z = z / torch.linalg.vector_norm(z, dim=-2, keepdim=True)
+        z = gaussian(L, COUNT_PROBES, generator=generator) if z is None else z
+        size = torch.linalg.vector_norm(z, dim=-2, keepdim=True)
+        z = z / torch.where(size > 0, size, torch.ones_like(size))
         previous, current = z, (L @ z - center * z) / radius
         moments = [torch.ones_like(low), _mean_dot(z, current)]
         for _ in range((degree + 1) // 2):

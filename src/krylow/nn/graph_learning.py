@@ -1,0 +1,216 @@
+r"""From token features to a graph: learned distances, exponential weights, Laplacian.
+
+$$f_i = F(x_i), \qquad d_{ij} = (f_i - f_j)^\top M (f_i - f_j), \quad M = R^\top R \succeq 0, \qquad
+w_{ij} = e^{-d_{ij}}$$
+
+(the paper's eq. (weightExp)). With $g_i = R f_i$ the distance is Euclidean, $d_{ij} = \|g_i - g_j\|^2$, and all of them
+come from one Gram matrix: no tensor of differences ``(batch, n, n, D)`` is ever made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from krylow import _checks
+from krylow.operators import DenseOperator
+
+KINDS = ("combinatorial", "normalized")
+
+
+@dataclass(frozen=True)
+class TokenGraph:
+    r"""A batch of complete graphs over tokens, known by a point a token.
+
+    =============  =====================================  ======================================
+    kind           Laplacian                              isolated token
+    =============  =====================================  ======================================
+    combinatorial  $L = D - W$                            row of zeros
+    normalized     $L = I - D^{-1/2} W D^{-1/2}$          row of zeros, to within its weights
+    =============  =====================================  ======================================
+
+    $D_{ii} = \sum_j w_{ij}$ includes $w_{ii} = e^0 = 1$, which cancels in the first and keeps the second defined: no
+    degree is below 1. Eigenvalues of the second lie in [0, 1], since a kernel matrix is positive semidefinite.
+
+    Attributes
+    ----------
+    points
+        ``(*batch, n, D)``, $g$.
+    mask
+        ``(*batch, n)`` booleans, False for padding, which has no edges; None: no padding.
+    kind
+        "combinatorial" or "normalized".
+
+    Examples
+    --------
+    Two tokens at distance log 2, so that their weight is 1/2:
+
+    >>> graph = TokenGraph(torch.tensor([[0.0], [0.8326]]), None, "combinatorial")
+    >>> graph.laplacian().to_dense().round(decimals=2)
+    tensor([[ 0.5000, -0.5000],
+            [-0.5000,  0.5000]])
+    """
+
+    points: Tensor
+    mask: Tensor | None
+    kind: str
+
+    def weights(self) -> Tensor:
+        """Return $w_{ij}$, ``(*batch, n, n)``: ones on the diagonal, zeros in rows and columns of padding."""
+        W = kernel(self.points)
+        if self.mask is None:
+            return W
+        return W * (self.mask[..., :, None] & self.mask[..., None, :])
+
+    def laplacian(self) -> DenseOperator:
+        """Return the Laplacian as a dense operator that carries the gradient."""
+        W = self.weights()
+        degree = W.sum(-1)  # (*batch, n)
+        if self.kind == "combinatorial":
+            L = torch.diag_embed(degree) - W
+        else:
+            scale = inverse_root(degree)
+            L = torch.diag_embed((degree > 0).to(W.dtype)) - scale[..., :, None] * W * scale[..., None, :]
+        return DenseOperator(L, mask=self.mask, psd=True)
+
+
+def kernel(points: Tensor, out: Tensor | None = None) -> Tensor:
+    r"""Return $e^{-\|g_i - g_j\|^2}$, ``(*batch, n, n)``, by one product of matrices.
+
+    $-\|g_i - g_j\|^2 = (2 g_i, -\|g_i\|^2, -1) \cdot (g_j, 1, \|g_j\|^2)$. Rounding may leave it slightly positive
+    where two points meet; it is cut off at zero.
+
+    Parameters
+    ----------
+    points
+        ``(*batch, n, D)``, best centred: rounding grows with their norm.
+    out
+        Where to write the result, without a gradient. None: a new tensor.
+    """
+    square = points.square().sum(-1, keepdim=True)
+    one = torch.ones_like(square)
+    left, right = torch.cat([2 * points, -square, -one], -1), torch.cat([points, one, square], -1)
+    if out is None:
+        return torch.exp((left @ right.mT).clamp(max=0))
+    return torch.bmm(left, right.mT, out=out).clamp_(max=0).exp_()
+
+
+def inverse_root(degree: Tensor) -> Tensor:
+    """Return degree^-1/2, and 0 where there is no token: any other has its own weight of 1."""
+    return torch.where(degree > 0, degree, torch.ones_like(degree)).rsqrt() * (degree > 0)
+
+
+class GraphLearning(nn.Module):
+    r"""The paper's graph-learning module: features, metric, weights, Laplacian.
+
+    $F$ is linear (a shift would cancel), $R$ starts as the identity, and the points are scaled by one number per graph,
+    set at the first batch so that the mean squared distance between two of its tokens is ``distance``. Without that,
+    features after a layer norm are so far apart that every token is isolated, or so near that the graph is complete.
+
+    Parameters
+    ----------
+    embed_dim
+        E, the width of the tokens.
+    feature_dim
+        D, the width of the features. None: a quarter of E, at least 1.
+    num_graphs
+        Graphs learned over the same tokens, each with its own F, R and scale.
+    kind
+        "normalized" or "combinatorial" Laplacian; the paper's is the latter, the former is far better conditioned.
+    distance
+        Mean squared distance at the start: about 1 makes a dense graph, 16 one in which tokens are joined to their
+        likes and to hardly any other.
+
+    Shapes
+    ------
+    ``(*batch, n, E)`` to a :class:`TokenGraph` with points ``(*batch, n, D)``, or ``(*batch, num_graphs, n, D)`` for
+    more than one graph.
+
+    Examples
+    --------
+    >>> learn = GraphLearning(8, kind="combinatorial")
+    >>> L = learn(torch.ones(2, 3, 8)).laplacian()  # identical tokens: the complete graph, whatever the parameters
+    >>> L.to_dense()[0]
+    tensor([[ 2., -1., -1.],
+            [-1.,  2., -1.],
+            [-1., -1.,  2.]], grad_fn=<SelectBackward0>)
+    """
+
+    scale: Tensor
+
+    def __init__(
+        self,
+        embed_dim: int,
+        feature_dim: int | None = None,
+        *,
+        num_graphs: int = 1,
+        kind: str = "normalized",
+        distance: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.embed_dim = _checks.count(embed_dim, "embed_dim")
+        feature_dim = max(1, embed_dim // 4) if feature_dim is None else feature_dim
+        self.feature_dim = _checks.count(feature_dim, "feature_dim")
+        self.num_graphs = _checks.count(num_graphs, "num_graphs")
+        self.kind = _checks.choice(kind.replace("ised", "ized"), KINDS, "kind")
+        self.distance = _checks.positive(distance, "distance")
+        self.features = nn.Linear(embed_dim, num_graphs * feature_dim, bias=False)  # F
+        self.R = nn.Parameter(torch.eye(feature_dim).repeat(num_graphs, 1, 1))  # (num_graphs, D, D)
+        self.register_buffer("scale", torch.full((num_graphs, 1, 1), torch.nan))
+        self._set = False  # whether the scale is known to be set: read back from the device once, not at every batch
+
+    @property
+    def metric(self) -> Tensor:
+        """``(num_graphs, D, D)``, M = R^T R."""
+        return self.R.mT @ self.R
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> TokenGraph:
+        """Return the graph over the tokens ``x``; ``mask`` ``(*batch, n)`` is False for padding."""
+        f = self.features(x).unflatten(-1, (self.num_graphs, self.feature_dim)).transpose(-3, -2)
+        g = f @ self.R.mT  # (*batch, num_graphs, n, D)
+        if mask is not None:
+            mask = mask[..., None, :].expand(g.shape[:-1])
+        g = _centred(g, mask) * self._scale(g, mask)
+        if self.num_graphs == 1:
+            g, mask = g[..., 0, :, :], None if mask is None else mask[..., 0, :]
+        return TokenGraph(g, mask, self.kind)
+
+    def _scale(self, g: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the scale ``(num_graphs, 1, 1)``, setting it where this is the first batch that has a distance."""
+        if self._set:
+            return self.scale
+        if bool(self.scale.isnan().any()):
+            with torch.no_grad():
+                mean = _mean_distance(g, mask)
+                if not bool((mean > 0).all()):  # identical tokens say nothing about the scale: wait for others
+                    return torch.ones_like(self.scale)
+                self.scale.copy_((self.distance / mean).sqrt()[:, None, None])
+        self._set = True
+        return self.scale
+
+    def extra_repr(self) -> str:
+        """Return the widths, the kind and the distance."""
+        return f"{self.embed_dim}, {self.feature_dim}, num_graphs={self.num_graphs}, kind={self.kind!r}"
+
+
+def _centred(g: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the points about their mean, which changes no distance and keeps rounding small."""
+    if mask is None:
+        return g - g.mean(-2, keepdim=True)
+    real = mask[..., None].to(g.dtype)
+    return (g - (g * real).sum(-2, keepdim=True) / real.sum(-2, keepdim=True).clamp(min=1)) * real
+
+
+def _mean_distance(g: Tensor, mask: Tensor | None) -> Tensor:
+    r"""Return the mean squared distance over all pairs of tokens of a sequence, ``(num_graphs,)``.
+
+    $\sum_{i < j} \|g_i - g_j\|^2 = n \sum_i \|g_i - \bar g\|^2$: no pairs are visited.
+    """
+    size = torch.full(g.shape[:-2], float(g.shape[-2])) if mask is None else mask.sum(-1).to(g.dtype)
+    size = size.to(g)
+    total = size * _centred(g, mask).square().sum((-2, -1))  # (*batch, num_graphs)
+    pairs = size * (size - 1) / 2
+    axes = tuple(range(total.ndim - 1))
+    return (total.sum(axes) / pairs.sum(axes).clamp(min=1)) if axes else total / pairs.clamp(min=1)

@@ -1,0 +1,285 @@
+r"""Low-pass filters on token graphs: what :class:`~krylow.nn.LowPassAttention` applies to its values.
+
+Every filter approximates $y = f(L) x$, where f keeps the k lowest frequencies or those up to a cutoff. The Krylov
+filters know L on an orthonormal basis Q, $H = Q^\top L Q$, and take it for
+
+$$\tilde L = Q H Q^\top + \mu (I - Q Q^\top), \qquad \mu = \frac{\mathrm{tr} L - \mathrm{tr} H}{n - m},$$
+
+with $\mu$ the mean frequency of what the basis has not seen. So $f(\tilde L)$ either drops the rest of the space and
+keeps some Ritz vectors, or, where $\mu$ is below the cutoff, keeps the rest and removes some at the top end:
+
+$$y = Q B B^\top Q^\top x \qquad \text{or} \qquad y = x - Q B B^\top Q^\top x .$$
+
+The gradient is that of $f(L)$ at $\tilde L$, which is the exact filter's where the basis is complete. The basis itself
+is held constant for it: differentiating the recurrence as well divides by $\beta_j$ at every step, which gives the
+exact filter's gradient where it has converged, and up to thousands of times its norm where it has not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from krylow.extract import symmetrized_matrix
+from krylow.linalg.eigenspace import lowest_eigenspace, orthonormalize
+from krylow.nn.graph_learning import TokenGraph
+from krylow.nn.kernel_krylov import BasisOf, basis_and_product, krylov_basis
+from krylow.nn.probes import Probe
+from krylow.operators import DenseOperator, FunctionOperator, Operator
+from krylow.refine.lanczos import lanczos
+from krylow.refine.thick_restart import block_lanczos
+from krylow.response import COUNT_PROBES, chebyshev_lowpass, estimated_cutoff
+
+#: Rows of the random start that are drawn together: a token's number does not depend on how many follow it.
+ROWS = 64
+#: Least gap to the unseen part of the spectrum that the gradient divides by, as a part of the spectrum's spread.
+UNSEEN_GAP = 1e-3
+
+
+@dataclass(frozen=True)
+class Band:
+    """What is kept: the k lowest frequencies, or those up to a cutoff. One of the two is None."""
+
+    k: int | None = None
+    cutoff: float | None = None
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """The factors of the relaxed recurrence, each ``(m,)``."""
+
+    gamma1: Tensor
+    gamma2: Tensor
+
+
+def start_block(graph: TokenGraph, columns: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return a Gaussian block ``(batch, n, columns)``, zero on padding.
+
+    Without a generator it is the same at every call and for every sequence, and a token's row depends on its position
+    alone: padding a batch changes nothing. With one it is drawn anew.
+    """
+    batch, n = graph.points.shape[:2]
+    like = graph.points
+    if generator is not None:
+        z = torch.randn(batch, n, columns, generator=generator, device=generator.device)
+    else:
+        blocks = range(-(-n // ROWS))
+        z = torch.cat([torch.randn(ROWS, columns, generator=torch.Generator().manual_seed(i)) for i in blocks])[:n]
+        z = z.expand(batch, n, columns)
+    z = z.to(like)
+    return z if graph.mask is None else z * graph.mask[..., None]
+
+
+def krylov_filter(
+    graph: TokenGraph,
+    x: Tensor,
+    band: Band,
+    m: int,
+    *,
+    block_size: int = 1,
+    relaxation: Relaxation | None = None,
+    probe: Probe | None = None,
+    through_recurrence: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Return the signal filtered inside a Krylov space of the graph, ``(batch, n, c)``.
+
+    Exact for a complete basis and neutral factors. Costs m passes over each graph from one vector, m / b from a block
+    of b, and one more; a graph is made from its points when needed, and never kept.
+
+    Parameters
+    ----------
+    graph
+        Points ``(batch, n, D)``.
+    x
+        ``(batch, n, c)`` signal, zero on padding.
+    band
+        What to keep.
+    m
+        Basis vectors.
+    block_size
+        Columns of the start. More than one sees repeated frequencies.
+    relaxation
+        Factors of the relaxed recurrence, which changes the Ritz vectors inside the space and not the space. The
+        recurrence commutes with a change of basis: it runs on the m x m matrix H, from the first unit vector.
+    probe
+        What makes the start vector from a random one. None: the random one itself.
+    through_recurrence
+        Whether to differentiate the basis too, on a tape; a probe's parameters need it.
+    generator
+        Source of the random start; None: a fixed one.
+    """
+    n = graph.points.shape[-2]
+    z = start_block(graph, block_size, generator=generator)
+    m = min(m, -(-n // block_size) * block_size)
+    if through_recurrence:
+        L = graph.laplacian()
+        Q = lanczos(L, z if probe is None else probe(L, z), m, reorthogonalize=True).V
+        LQ, trace = L @ Q, L.diagonal().sum(-1).detach()
+    else:
+        Q, LQ, trace = basis_and_product(graph, z, _basis(m, block_size))
+    H = Q.mT @ LQ
+    H = (H + H.mT) / 2  # (batch, m, m)
+    live = torch.linalg.vector_norm(Q.detach(), dim=-2) > 0.5  # (batch, m)
+    rest = _sizes(graph) - live.sum(-1)  # (batch,), the dimension of what the basis has not seen
+    mu = (trace - H.detach().diagonal(dim1=-2, dim2=-1).sum(-1)) / rest.clamp(min=1)
+    sign = torch.ones_like(mu)
+    if band.cutoff is not None:
+        sign = torch.where((rest > 0) & (mu <= band.cutoff), -sign, sign)
+    keeps = None if band.cutoff is None else ((1 - sign) / 2)[:, None, None]  # the response to the rest, 0 or 1
+    B = _side(sign[:, None, None] * H, live, band, sign, relaxation)
+    if through_recurrence:
+        return _response(x, Q @ B, keeps)
+    gap = (B * (H @ B)).sum(-2).detach() - mu[:, None]  # (batch, w), from each Ritz value to the unseen ones
+    spread = torch.maximum(H.detach().diagonal(dim1=-2, dim2=-1).amax(-1), mu)[:, None]
+    gap = -sign[:, None] * torch.maximum(-sign[:, None] * gap, UNSEEN_GAP * spread)
+    inverse = torch.where((rest > 0)[:, None] & (gap != 0), 1 / gap, torch.zeros_like(gap))
+    y: Tensor = _Project.apply(x, Q, B, LQ, keeps, inverse[:, None, :])
+    return y
+
+
+def exact_filter(graph: TokenGraph, x: Tensor, band: Band) -> Tensor:
+    """Return the signal filtered by the eigendecomposition of each graph, ``(batch, n, c)``: O(n^3)."""
+    L = graph.laplacian().matrix
+    real = _sizes(graph)[:, None] > torch.arange(L.shape[-1], device=L.device)
+    padding = None if graph.mask is None else ~graph.mask
+    if padding is not None:
+        L = L + torch.diag_embed(padding * _above(L))
+    if band.cutoff is None:
+        assert band.k is not None
+        _, U = lowest_eigenspace(L, min(band.k, L.shape[-1]), real.sum(-1).clamp(max=band.k))
+    else:
+        count = ((torch.linalg.eigvalsh(L.detach()) <= band.cutoff) & real).sum(-1)
+        _, U = lowest_eigenspace(L, L.shape[-1], count)
+    return U @ (U.mT @ x)
+
+
+def chebyshev_filter(
+    graph: TokenGraph, x: Tensor, band: Band, degree: int, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Return the signal filtered by a Jackson-damped Chebyshev polynomial, ``(batch, n, c)``.
+
+    Costs ``degree`` passes. With k the cutoff is where about k frequencies lie below, by a stochastic count.
+    """
+    L: Operator = graph.laplacian()
+    # The filter approximated does not depend on the interval, which so carries no gradient. A normalized Laplacian's
+    # spectrum is known to lie in [0, 1], closer than Gershgorin's bounds.
+    high = 1.0 if graph.kind == "normalized" else L.norm_bound()
+    L = _bounded(L, 0.0, high)
+    cutoff: float | Tensor | None = band.cutoff
+    if band.k is not None:
+        z = start_block(graph, COUNT_PROBES, generator=generator)
+        cutoff = estimated_cutoff(L, band.k, degree=degree, z=z)
+    return chebyshev_lowpass(L, x, cutoff=cutoff, degree=degree)
+
+
+def kernel_filter(graph: TokenGraph, x: Tensor) -> Tensor:
+    """Return $D^{-1} W x$, ``(batch, n, c)``: plain kernel attention on the same graph, the control."""
+    W = graph.weights()
+    return (W @ x) / W.sum(-1, keepdim=True).clamp(min=1)
+
+
+def _basis(m: int, block_size: int) -> BasisOf:
+    if block_size == 1:
+        return partial(krylov_basis, m=m)
+    return lambda L, X, norm: block_lanczos(L, X, -(-m // block_size))[0]
+
+
+def _side(A: Tensor, live: Tensor, band: Band, sign: Tensor, relaxation: Relaxation | None) -> Tensor:
+    """Return an orthonormal basis ``(batch, m, w)`` of the lowest Ritz vectors of A = +-H that are in the band.
+
+    For A = -H these are the ones at the top end, out of the band. Zero columns where there are fewer than w.
+    """
+    if relaxation is None:
+        return _lowest(A, live, band, sign)
+    m = A.shape[-1]
+    e1 = torch.zeros_like(A[..., :1])
+    e1[..., 0, 0] = 1
+    gamma1, gamma2 = relaxation.gamma1[:m].to(A.dtype), relaxation.gamma2[:m].to(A.dtype)
+    # The relaxed recurrence does not end by itself where the space closes: the mask says where.
+    krylov = lanczos(DenseOperator(A, mask=live), e1 * live[:, :1, None], m, gamma1=gamma1, gamma2=gamma2)
+    S, log_d = symmetrized_matrix(krylov)
+    alive = torch.arange(m, device=A.device) < krylov.steps[..., None]
+    Y = _lowest(S, alive, band, sign)
+    return orthonormalize(krylov.V @ (log_d.exp()[..., None] * Y))
+
+
+def _lowest(A: Tensor, live: Tensor, band: Band, sign: Tensor) -> Tensor:
+    lifted = A + torch.diag_embed(~live * _above(A))  # dead steps come last
+    steps = live.sum(-1)
+    if band.cutoff is None:
+        assert band.k is not None
+        width = min(band.k, A.shape[-1])
+        return lowest_eigenspace(lifted, width, steps.clamp(max=width))[1]
+    theta = torch.linalg.eigvalsh(lifted.detach())
+    limit = (sign * band.cutoff)[:, None]
+    inside = torch.where(sign[:, None] > 0, theta <= limit, theta < limit)
+    count = torch.minimum(inside.sum(-1), steps)
+    return lowest_eigenspace(lifted, A.shape[-1], count)[1]
+
+
+def _above(A: Tensor) -> Tensor:
+    """Return a number above every eigenvalue, ``(batch, 1)``, without a gradient."""
+    return 1 + 2 * A.detach().abs().sum(-1).amax(-1, keepdim=True)
+
+
+def _sizes(graph: TokenGraph) -> Tensor:
+    batch, n = graph.points.shape[:2]
+    if graph.mask is None:
+        return torch.full((batch,), n, device=graph.points.device)
+    return graph.mask.sum(-1)
+
+
+def _bounded(L: Operator, low: float, high: float | Tensor) -> Operator:
+    """Return the same operator with these bounds of its spectrum."""
+    bounded = FunctionOperator(
+        lambda X: L @ X,
+        L.n,
+        batch_shape=tuple(L.batch_shape),
+        dtype=L.dtype,
+        device=L.device,
+        bounds=(low, high),
+        parameters=L.tensors,
+        psd=L.psd,
+    )
+    bounded.mask = L.mask
+    return bounded
+
+
+def _response(x: Tensor, U: Tensor, keeps: Tensor | None) -> Tensor:
+    """Return U U^T x, or x - U U^T x where ``keeps`` ``(batch, 1, 1)`` is 1; None: 0 everywhere."""
+    inside = U.mT @ x
+    if keeps is None:
+        return U @ inside
+    return torch.addcmul(U @ ((1 - 2 * keeps) * inside), keeps, x)
+
+
+class _Project(torch.autograd.Function):
+    r"""The response with $U = Q B$, and the gradient of $f(L)$ at $\tilde L$.
+
+    A change $F = (I - Q Q^\top) \, dL \, Q$ couples the basis with what it has not seen, and moves each Ritz vector
+    $u_i = Q b_i$ by $F b_i / (\theta_i - \mu)$. What happens inside the basis goes through B.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, Q: Tensor, B: Tensor, LQ: Tensor, keeps: Tensor | None, inverse: Tensor) -> Tensor:
+        ctx.save_for_backward(x, Q, B, keeps, inverse)
+        return _response(x, Q @ B, keeps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, Q, B, keeps, inverse = ctx.saved_tensors
+        U = Q @ B
+        xU, gU = x.mT @ U, grad.mT @ U  # (batch, c, w)
+        if keeps is not None:
+            xU, gU = (1 - 2 * keeps) * xU, (1 - 2 * keeps) * gU
+        grad_U = grad @ xU + x @ gU  # (batch, n, w)
+        grad_B = Q.mT @ grad_U
+        outside = grad_U - Q @ grad_B
+        return _response(grad, U, keeps), None, grad_B, (outside * inverse) @ B.mT, None, None

@@ -1,0 +1,313 @@
+"""Low-pass attention is the exact filter where its basis is complete, knows no padding, and trains from any start."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from krylow import InputError
+from krylow.extract import ritz
+from krylow.nn import InversePolynomialProbe, LowPassAttention, TokenGraph
+from krylow.nn.attention import FILTERS
+from krylow.nn.graph_learning import KINDS
+from krylow.nn.token_filters import Band, Relaxation, exact_filter, krylov_filter, start_block
+from krylow.refine.lanczos import lanczos
+from krylow.testing import lowest, projector
+
+F64 = torch.float64
+BANDS = {"k": {"k": 3}, "cutoff": {"cutoff": 0.4}}
+LOW_PASS = [name for name in FILTERS if name != "kernel"]
+IN_A_BASIS = ["unrolled", "lanczos", "block"]
+
+
+def draw(*shape, seed=0, dtype=F64):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def attention(filter, embed_dim=8, seed=0, **options):
+    torch.manual_seed(seed)
+    options = {"m": 6, "block_size": 3, "feature_dim": 3, **options}
+    return LowPassAttention(embed_dim, 2, filter=filter, **options).double()
+
+
+def padding_mask(*sizes, n):
+    """True for padding, as nn.MultiheadAttention has it."""
+    return torch.arange(n) >= torch.tensor(sizes)[:, None]
+
+
+def matching_graph(n, pairs, seed=0):
+    """Tokens far apart, except for some that are nearly doubled: few frequencies are far from zero."""
+    points = 4 * draw(1, n, 5, seed=seed)
+    points[:, n - pairs :] = points[:, :pairs] + 0.01 * draw(1, pairs, 5, seed=seed + 1)
+    return points
+
+
+class TestExact:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_it_projects_on_the_lowest_frequencies(self, kind):
+        graph, x = TokenGraph(0.6 * draw(2, 9, 3), None, kind), draw(2, 9, 4, seed=1)
+        P = projector(lowest(graph.laplacian().to_dense(), 3)[1])
+        torch.testing.assert_close(exact_filter(graph, x, Band(k=3)), P @ x)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_cutoff_keeps_what_is_not_above(self, kind):
+        graph, x = TokenGraph(draw(2, 9, 3), None, kind), draw(2, 9, 4, seed=1)
+        lam, U = torch.linalg.eigh(graph.laplacian().to_dense())
+        kept = (lam <= 0.5).to(F64)
+        assert 0 < kept.sum() < kept.numel()
+        torch.testing.assert_close(exact_filter(graph, x, Band(cutoff=0.5)), U @ (kept[..., None] * (U.mT @ x)))
+
+
+class TestKrylov:
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("band", BANDS)
+    @pytest.mark.parametrize("filter", IN_A_BASIS)
+    def test_a_complete_basis_is_exact_in_value_and_gradient(self, filter, band, kind):
+        options = {"kind": kind, "m": 9, "distance": 3.0, **BANDS[band]}
+        whole = attention("exact", **options)
+        x = draw(2, 9, 8, seed=1)
+        whole(x)  # sets the scale
+        ours = attention(filter, **({"init": 0.0} if filter == "unrolled" else {}), **options)
+        ours.load_state_dict(whole.state_dict(), strict=False)
+        y, reference = ours(x), whole(x)
+        torch.testing.assert_close(y, reference, rtol=0, atol=1e-8)
+        c = draw(*y.shape, seed=2)
+        names = [name for name, _ in whole.named_parameters()]
+        for a, b, name in zip(
+            torch.autograd.grad((c * y).sum(), [dict(ours.named_parameters())[name] for name in names]),
+            torch.autograd.grad((c * reference).sum(), [dict(whole.named_parameters())[name] for name in names]),
+            names,
+            strict=True,
+        ):
+            assert b.abs().max() > 1e-6, name
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7 * float(b.abs().max()), msg=name)
+
+    @pytest.mark.parametrize("filter", ["unrolled", "lanczos"])
+    def test_so_is_the_gradient_through_the_recurrence(self, filter):
+        x = draw(2, 7, 8, seed=1)
+        options = {"k": 3, "m": 7, "init": 0.0} if filter == "unrolled" else {"k": 3, "m": 7}
+        grads = []
+        for net in (attention("exact", k=3), attention(filter, gradient="recurrence", **options)):
+            (draw(2, 7, 8, seed=2) * net(x)).sum().backward()
+            grads.append(net.graph.features.weight.grad)
+        torch.testing.assert_close(grads[1], grads[0], rtol=1e-5, atol=1e-8)
+
+    def test_through_the_recurrence_it_is_the_derivative_of_what_is_computed(self):
+        x, points = draw(1, 7, 2), 0.7 * draw(1, 7, 2, seed=1)
+        relaxation = Relaxation(torch.full((4,), 0.9, dtype=F64), torch.full((4,), 1.1, dtype=F64))
+
+        def run(points, x):
+            graph = TokenGraph(points, None, "normalized")
+            return krylov_filter(graph, x, Band(k=2), 4, relaxation=relaxation, through_recurrence=True)
+
+        assert gradcheck(run, (points.requires_grad_(), x.requires_grad_()), rtol=1e-2)
+
+    @pytest.mark.parametrize("band", [Band(k=2), Band(cutoff=0.4)])
+    def test_the_gradient_of_gammas_and_signal_is_the_derivative_of_what_is_computed(self, band):
+        graph, x = TokenGraph(0.7 * draw(1, 9, 2), None, "normalized"), draw(1, 9, 2, seed=1)
+
+        def run(gamma1, gamma2, x):
+            return krylov_filter(graph, x, band, 4, relaxation=Relaxation(gamma1, gamma2))
+
+        gamma1, gamma2 = (1 + 0.2 * draw(4, seed=s).abs() * sign for s, sign in ((2, -1), (3, 1)))
+        inputs = (gamma1.requires_grad_(), gamma2.requires_grad_(), x.requires_grad_())
+        assert gradcheck(run, inputs)
+        run(*inputs).square().sum().backward()
+        assert gamma1.grad.abs().min() > 0
+
+    def test_the_relaxed_recurrence_on_H_is_the_one_on_L(self):
+        net = attention("unrolled", k=2, m=5, init=0.3)
+        x = draw(1, 11, 8, seed=1)
+        graph, gammas = net.graph(x), net.relaxation
+        literal = lanczos(graph.laplacian(), start_block(graph, 1), 5, gamma1=gammas.gamma1, gamma2=gammas.gamma2)
+        U = ritz(literal, 2)[1]
+        ours = krylov_filter(graph, x, Band(k=2), 5, relaxation=gammas)
+        torch.testing.assert_close(ours, U @ (U.mT @ x), rtol=0, atol=1e-8)
+
+    def test_the_gradient_is_close_to_the_exact_one_long_before_the_basis_is_complete(self):
+        x, c = draw(2, 40, 3, seed=1), draw(2, 40, 3, seed=2)
+        points = 0.15 * draw(2, 40, 8)
+        grads = []
+        for run in (
+            lambda graph: exact_filter(graph, x, Band(k=4)),
+            lambda graph: krylov_filter(graph, x, Band(k=4), 24),
+        ):
+            g = points.clone().requires_grad_()
+            (c * run(TokenGraph(g, None, "normalized"))).sum().backward()
+            grads.append(g.grad)
+        assert torch.cosine_similarity(grads[0].flatten(), grads[1].flatten(), dim=0) > 0.98
+
+    @pytest.mark.parametrize("block_size", [1, 3])
+    def test_few_frequencies_above_a_cutoff_are_removed(self, block_size):
+        graph = TokenGraph(matching_graph(60, 4), None, "combinatorial")
+        x = draw(1, 60, 3, seed=5)
+        lam = torch.linalg.eigvalsh(graph.laplacian().to_dense())
+        assert int((lam > 0.5).sum()) == 4
+        y = krylov_filter(graph, x, Band(cutoff=0.5), 12, block_size=block_size)
+        kept = krylov_filter(graph, x, Band(k=12), 12, block_size=block_size)
+        error, lost = ((a - exact_filter(graph, x, Band(cutoff=0.5))).norm() / x.norm() for a in (y, kept))
+        assert error < 0.1
+        assert lost > 0.5
+
+    def test_a_block_sees_what_one_vector_cannot(self):
+        points = torch.tensor([[0.0], [30.0], [60.0]], dtype=F64).repeat_interleave(4, 0)[None]  # three K4
+        graph, x = TokenGraph(points, None, "combinatorial"), draw(1, 12, 2)
+        exact = exact_filter(graph, x, Band(k=3))
+        torch.testing.assert_close(krylov_filter(graph, x, Band(k=3), 8, block_size=4), exact)
+        assert (krylov_filter(graph, x, Band(k=3), 8) - exact).abs().max() > 0.1
+
+
+class TestPadding:
+    @pytest.mark.parametrize("per_head", [False, True])
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("band", BANDS)
+    @pytest.mark.parametrize("filter", FILTERS)
+    def test_it_does_not_exist(self, filter, band, kind, per_head):
+        net = attention(filter, kind=kind, graph_per_head=per_head, **BANDS[band]).eval()
+        sizes, n = (9, 5, 2), 9
+        x, padding = draw(3, n, 8, seed=1), padding_mask(*sizes, n=n)
+        net(x)
+        y = net(torch.where(padding[..., None], 1e3, x), key_padding_mask=padding)
+        for i, size in enumerate(sizes):
+            torch.testing.assert_close(y[i, :size], net(x[i : i + 1, :size])[0], rtol=0, atol=1e-8)
+
+    @pytest.mark.parametrize("filter", FILTERS)
+    def test_nor_for_the_gradient(self, filter):
+        net = attention(filter, k=2, distance=2.0)
+        x, padding = draw(2, 9, 8, seed=1), padding_mask(9, 6, n=9)
+        net(x)
+        c = draw(2, 9, 8, seed=2) * ~padding[..., None]
+        x.requires_grad_()
+        (c * net(x, key_padding_mask=padding)).sum().backward()
+        alone = x.detach()[1:, :6].requires_grad_()
+        (c[1:, :6] * net(alone)).sum().backward()
+        assert x.grad[1, 6:].abs().max() == 0
+        torch.testing.assert_close(x.grad[1, :6], alone.grad[0], rtol=0, atol=1e-7)
+
+    def test_numbers_may_say_it_too(self):
+        net, x, padding = attention("lanczos", k=2), draw(2, 9, 8), padding_mask(9, 6, n=9)
+        additive = torch.zeros(2, 9, dtype=F64).masked_fill(padding, -torch.inf)
+        assert torch.equal(net(x, key_padding_mask=padding), net(x, key_padding_mask=additive))
+
+    @pytest.mark.parametrize("filter", FILTERS)
+    def test_a_sequence_of_padding_alone_is_finite(self, filter):
+        net, x = attention(filter, k=2), draw(2, 5, 8).requires_grad_()
+        y = net(x, key_padding_mask=padding_mask(5, 0, n=5))
+        y.square().sum().backward()
+        assert torch.isfinite(y).all()
+        assert torch.isfinite(x.grad).all()
+
+
+class TestModule:
+    @pytest.mark.parametrize("filter", FILTERS)
+    def test_evaluation_is_deterministic_whatever_the_batch(self, filter):
+        net, x = attention(filter, k=3).eval(), draw(3, 9, 8)
+        y = net(x)
+        torch.rand(1)
+        assert torch.equal(net(x), y)
+        torch.testing.assert_close(net(x[1:2]), y[1:2], rtol=0, atol=1e-8)
+        torch.testing.assert_close(net(x[1]), y[1], rtol=0, atol=1e-8)
+
+    def test_a_generator_draws_a_fresh_start(self):
+        net, x = attention("lanczos", k=2, m=3), draw(2, 9, 8)
+        first, again = (net(x, generator=torch.Generator().manual_seed(3)) for _ in range(2))
+        assert torch.equal(first, again)
+        assert not torch.allclose(first, net(x))
+
+    @pytest.mark.parametrize("filter", LOW_PASS)
+    def test_float32_follows_float64(self, filter):
+        net, x = attention(filter, k=3, distance=0.5), draw(2, 9, 8)
+        y = net(x)
+        single = net.float()(x.float())
+        assert single.dtype == torch.float32
+        torch.testing.assert_close(single.double(), y.detach(), rtol=0, atol=2e-3)
+
+    def test_tokens_may_come_first(self):
+        net, x = attention("lanczos", k=2), draw(2, 9, 8)
+        y = net(x)
+        net.batch_first = False
+        torch.testing.assert_close(net(x.transpose(0, 1)), y.transpose(0, 1))
+
+    def test_the_graph_comes_from_its_own_features_where_given(self):
+        net, x, features = attention("exact", k=2), draw(2, 9, 8), draw(2, 9, 8, seed=1)
+        U = lowest(net.graph(features).laplacian().to_dense(), 2)[1]
+        y = net(x, graph_features=features)
+        torch.testing.assert_close(y, net.out(projector(U) @ net.value(x)))
+
+    def test_heads_with_graphs_of_their_own_filter_their_own_values(self):
+        net, x = attention("exact", k=2, graph_per_head=True), draw(2, 9, 8)
+        y = net(x)
+        graph = net.graph(x)
+        parts = []
+        for head in range(2):
+            one = TokenGraph(graph.points[:, head], None, graph.kind)
+            parts.append(exact_filter(one, net.value(x)[..., 4 * head : 4 * head + 4], Band(k=2)))
+        torch.testing.assert_close(y, net.out(torch.cat(parts, -1)))
+        assert (parts[0] - exact_filter(one, net.value(x)[..., :4], Band(k=2))).abs().max() > 1e-3
+
+    def test_chebyshev_approaches_the_exact_filter(self):
+        x = draw(2, 20, 8, seed=1)
+        errors = []
+        for m in (8, 64):
+            net = attention("chebyshev", cutoff=0.5, m=m, distance=4.0)
+            exact = attention("exact", cutoff=0.5, distance=4.0)
+            errors.append(float(((net(x) - exact(x)).norm() / exact(x).norm()).detach()))
+        assert errors[1] < 0.7 * errors[0]
+        assert errors[1] < 0.3
+
+    def test_a_probe_learns(self):
+        net = attention("unrolled", k=2, m=4, probe=InversePolynomialProbe(2, 2, 4))
+        net(draw(2, 9, 8)).square().sum().backward()
+        assert net.gradient == "recurrence"
+        assert net.probe.b.grad.abs().max() > 0
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"num_heads": 3}, "must divide"),
+            ({"k": 2, "cutoff": 0.5}, "either k or cutoff"),
+            ({"k": 30}, "number of basis vectors"),
+            ({"filter": "fourier"}, "must be one of"),
+            ({"filter": "exact", "gradient": "recurrence"}, "is for 'unrolled' and 'lanczos'"),
+            ({"filter": "lanczos", "probe": InversePolynomialProbe()}, "starts the filter 'unrolled'"),
+            ({"probe": InversePolynomialProbe(), "gradient": "basis"}, "through the recurrence alone"),
+        ],
+    )
+    def test_bad_options_are_refused(self, options, message):
+        with pytest.raises(InputError, match=message):
+            LowPassAttention(**{"embed_dim": 8, "num_heads": 2, **options})
+
+    def test_bad_input_is_refused(self):
+        net = attention("lanczos", k=2)
+        with pytest.raises(InputError, match=r"\(batch, n, 8\)"):
+            net(draw(2, 9, 7))
+        with pytest.raises(InputError, match="tokens' shape"):
+            net(draw(2, 9, 8), graph_features=draw(2, 8, 8))
+        with pytest.raises(InputError, match="key_padding_mask must be"):
+            net(draw(2, 9, 8), key_padding_mask=torch.zeros(9, 2, dtype=torch.bool))
+
+
+STARTS = {
+    "near-complete": lambda x: (x, {"distance": 1e-4}),
+    "isolated": lambda x: (x, {"distance": 1e4}),
+    "identical": lambda x: (torch.ones_like(x), {}),
+    "two kinds": lambda x: (torch.ones_like(x) * (-1.0) ** torch.arange(x.shape[1])[:, None], {}),
+    "fewer tokens than m": lambda x: (x[:, :3], {}),
+    "one token": lambda x: (x[:, :1], {}),
+}
+
+
+class TestAnyStart:
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("start", STARTS)
+    @pytest.mark.parametrize("band", BANDS)
+    @pytest.mark.parametrize("filter", FILTERS)
+    def test_every_gradient_is_finite(self, filter, band, start, kind):
+        x, options = STARTS[start](draw(4, 12, 8, dtype=torch.float32))
+        net = attention(filter, m=8, kind=kind, **options, **BANDS[band]).float()
+        y = net(x)
+        assert torch.isfinite(y).all()
+        (draw(*y.shape, seed=2, dtype=torch.float32) * y).sum().backward()
+        for name, parameter in net.named_parameters():
+            assert parameter.grad is not None, name
+            assert torch.isfinite(parameter.grad).all(), name
+        assert net.value.weight.grad.abs().max() > 0
