@@ -224,3 +224,16 @@ def test_repr_names_method_and_cost():
     found = kl.subspace(laplacian_matrix(path(10)), 2, method="lanczos", m=5)
     assert "lanczos" in repr(found)
     assert "products=5" in repr(found)
+
+
+def test_the_bound_is_sharp():
+    """Where a floor is found, the filtered residual makes the bound hardly larger than the error it bounds."""
+    W = torch.stack([random_graph(40, 0.2, seed=s) for s in range(60)])
+    L = kl.laplacian(W)
+    found = kl.subspace(L, 3, method="lanczos", m=20)
+    error = kl.metrics.subspace_error(found.basis, torch.linalg.eigh(L.to_dense())[1][..., :3])
+    seen = found.error_bound.isfinite() & (error > 1e-6)
+    ratio = found.error_bound[seen] / error[seen]
+    assert int(seen.sum()) >= 10
+    assert float(ratio.min()) >= 1
+    assert float(ratio.median()) <= 3

@@ -27,6 +27,7 @@ from krylow import _checks
 from krylow.extract import ritz
 from krylow.linalg.bounds import davis_kahan
 from krylow.operators import FunctionOperator, Operator
+from krylow.refine.chebyshev import chebyshev_filter
 from krylow.refine.lanczos import lanczos
 from krylow.refine.ritz import SETTLED_POWER
 from krylow.start.gaussian import gaussian
@@ -37,6 +38,9 @@ PROOF_LIMIT = 2048
 TRIALS = (0.95, 0.75, 0.5, 0.25, 0.1, 0.03, 0.01)
 #: A gap below this many eps * sqrt(n) * ||L|| cannot be told from none.
 GAP_EPS = 8
+#: Degree of the polynomial that sharpens the bound: it grows to cosh of this at theta_k, up to a largest degree.
+SHARPENING = 2.0
+MOST_DEGREE = 512
 #: Steps of the Lanczos run that looks for missed eigenvalues in the complement.
 PROBE_STEPS = 60
 
@@ -273,7 +277,13 @@ def _certify(
     gap = floor - theta_k
     no_gap = gap <= noise
     share = (basis.shape[-1] / kept.clamp(min=1)).sqrt()[..., None]  # the mean is over the columns that are meant
-    error = davis_kahan(share * residuals, torch.where(no_gap, torch.zeros_like(gap), gap)) + 4 * eps
+    gaps = torch.where(
+        no_gap[..., None], torch.zeros_like(theta), torch.where(absent, gap[..., None], floor[..., None] - theta)
+    )
+    error = davis_kahan(share * residuals, gaps) + 4 * eps
+    loose = (error > tol) & ~no_gap & floor.isfinite() & ~missing.any(-1)
+    if bool(loose.any()):
+        error = torch.minimum(error, _filtered_bound(A, X, theta, theta_k, floor, share, loose) + 4 * eps)
     error = torch.where(everything, torch.full_like(error, 4 * eps), error)
     error = torch.where(missing.any(-1), torch.full_like(error, torch.inf), error)
     small = total <= eps**SETTLED_POWER * norm
@@ -288,13 +298,42 @@ def _certify(
     return Certificate(residuals.to(basis.dtype), floor.to(basis.dtype), error.to(basis.dtype), codes, proved)
 
 
+def _filtered_bound(
+    A: Operator, X: Tensor, theta: Tensor, theta_k: Tensor, floor: Tensor, share: Tensor, wanted: Tensor
+) -> Tensor:
+    r"""Return Davis and Kahan's bound for a polynomial p(L) instead of L, infinite where it says nothing.
+
+    L and p(L) have the same invariant subspaces. With the Chebyshev polynomial of [floor, high], which is small on all
+    that is dropped and grows below, the residual $p(L) X - X (X^\top p(L) X)$ over the gap is hardly more than the
+    error itself, whereas the residual of L overrates what lies at high frequencies by $(\lambda / \delta)^2$.
+    """
+    there = theta.isfinite()
+    high = torch.maximum(A.gershgorin()[1], 2 * floor - theta_k)
+    low = torch.where(wanted, floor, high / 2)
+    first = torch.where(wanted, torch.where(there, theta, theta_k[..., None]).amin(-1), 2 * low - high)
+    rate = torch.acosh(1 + 2 * (low - torch.where(wanted, theta_k, first)) / (high - low))
+    degrees = torch.exp2(torch.log2(SHARPENING / rate).ceil()).clamp(1, MOST_DEGREE)
+    best = torch.full_like(rate, torch.inf)
+    for degree in degrees[wanted].unique().int().tolist():  # powers of two, so that a batch needs few of them
+        Y = chebyshev_filter(A, X, degree, low, high, first)  # p is 1 at its largest
+        dropped = 1 / torch.cosh(degree * torch.acosh(1 + 2 * (low - first) / (high - low)))  # |p| on [floor, high]
+        rounding = 4 * degree * A.n**0.5 * torch.finfo(X.dtype).eps
+        G = X.mT @ Y
+        mu, Q = torch.linalg.eigh((G + G.mT) / 2 + torch.diag_embed((~there).to(X.dtype)))
+        residuals = torch.linalg.vector_norm((Y - X @ G) @ Q, dim=-2) + rounding
+        bound = davis_kahan(share * residuals, mu - dropped[..., None] - rounding)
+        best = torch.where(wanted & (degrees == degree), bound, best)
+    return best
+
+
 def _ritz_inside(A: Operator, basis: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return Ritz values, vectors and residuals inside span(basis) in float64, and which columns are missing."""
     missing = torch.linalg.vector_norm(basis, dim=-2) == 0  # (*batch, k)
     order = missing.to(torch.int8).argsort(dim=-1, stable=True)
     missing = torch.take_along_dim(missing, order, dim=-1)
     X = torch.take_along_dim(basis.to(torch.float64), order[..., None, :], dim=-1)
-    X = torch.linalg.qr(X).Q * ~missing[..., None, :]
+    Q = torch.linalg.qr(X).Q  # of at most n columns
+    X = torch.nn.functional.pad(Q, (0, X.shape[-1] - Q.shape[-1])) * ~missing[..., None, :]
     AX = A @ X
     lift = 4 * A.norm_bound()[..., None] + 1
     H = X.mT @ AX + torch.diag_embed(missing * lift)
@@ -343,7 +382,7 @@ def _proved_floor(
         sigma = theta_k + part * span
         if cutoff is not None:
             sigma = sigma.clamp(min=cutoff)
-        worth = floor.isneginf() & (span > 0) & (davis_kahan(residuals, sigma - theta_k) < 1) & theta_k.isfinite()
+        worth = floor.isneginf() & (span > 0) & theta_k.isfinite()
         if bool(worth.any()):
             sigma = torch.where(worth, sigma, -lift)
             floor = torch.where(worth & above(sigma), sigma, floor)

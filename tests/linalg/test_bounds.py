@@ -20,12 +20,12 @@ def test_the_bound_is_above_the_error(seed):
         X = X @ Y
         residuals = (L @ X - X * theta).norm(dim=-2)
         error = float((U - X @ (X.mT @ U)).square().sum()) / k
-        assert error <= float(davis_kahan(residuals, torch.tensor(2.0 - float(theta[-1]), dtype=F64))) + 1e-15
+        assert error <= float(davis_kahan(residuals, 2.0 - theta)) + 1e-15
 
 
 def test_values_by_hand():
     residuals = torch.tensor([[3e-2, 4e-2], [3.0, 4.0], [1.0, 1.0], [0.0, 0.0]], dtype=F64)
     gap = torch.tensor([0.5, 0.5, 0.0, -1.0], dtype=F64)
-    bound = davis_kahan(residuals, gap)
+    bound = davis_kahan(residuals, gap[:, None])
     assert float(bound[0]) == pytest.approx((9e-4 + 16e-4) / 2 / 0.25)
     assert bound[1:].tolist() == [1.0, torch.inf, torch.inf]  # no error is larger than 1; no gap, no bound

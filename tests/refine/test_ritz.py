@@ -34,7 +34,7 @@ def test_estimate_is_davis_kahan_with_the_next_pair():
     theta = torch.tensor([0.0, 1.0, 3.0], dtype=F64)
     residuals = torch.tensor([0.1, 0.2, 0.5], dtype=F64)
     pairs = Ritz(theta, torch.eye(3, dtype=F64), residuals)
-    assert float(pairs.estimate(2)) == pytest.approx((0.1**2 + 0.2**2) / 2 / (3 - 0.5 - 1) ** 2)
+    assert float(pairs.estimate(2)) == pytest.approx(((0.1 / (3 - 0.5)) ** 2 + (0.2 / (3 - 0.5 - 1)) ** 2) / 2)
     assert float(pairs.estimate(3)) == float("inf")  # no next pair, no gap
 
 

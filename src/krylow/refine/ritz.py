@@ -37,9 +37,9 @@ class Ritz:
         """Return the estimated error of the k lowest, ``(*batch,)``, taking the next Ritz pair at its word."""
         if self.theta.shape[-1] <= k:
             return torch.full_like(self.theta[..., 0], torch.inf)
-        gap = self.theta[..., k] - self.residuals[..., k] - self.theta[..., k - 1]
-        gap = torch.where(torch.isposinf(self.theta[..., k]), torch.full_like(gap, torch.inf), gap)
-        return davis_kahan(self.residuals[..., :k], gap)
+        floor = (self.theta[..., k] - self.residuals[..., k])[..., None]
+        gaps = torch.where(floor.isposinf(), floor, floor - self.theta[..., :k])
+        return davis_kahan(self.residuals[..., :k], gaps)
 
 
 def settled(L: Operator, residuals: Tensor) -> Tensor:
