@@ -1,0 +1,407 @@
+r"""scikit-learn estimators: the low frequencies of a graph of samples as features, and as a filter.
+
+>>> from sklearn.cluster import KMeans
+>>> from sklearn.datasets import make_moons
+>>> from sklearn.metrics import adjusted_rand_score
+>>> from sklearn.pipeline import make_pipeline
+>>> X, y = make_moons(300, noise=0.05, random_state=0)
+>>> moons = make_pipeline(LowPassEmbedding(n_components=1), KMeans(2, n_init=10, random_state=0))
+>>> float(adjusted_rand_score(y, moons.fit_predict(X)))
+1.0
+
+Both estimators extend to new samples as Nystroem did: a new sample x with weights $w_i$ to the samples of the graph (1
+for its nearest neighbours) and $d_x = \sum_i w_i$ must satisfy the same equation as they do,
+
+$$u(x) = \frac{1}{1 - \lambda} \sum_i \frac{w_i u_i}{\sqrt{d_x d_i}} \quad \text{(normalised)}, \qquad
+u(x) = \frac{1}{d_x - \lambda} \sum_i w_i u_i \quad \text{(combinatorial)}.$$
+
+That is exact for the samples of the graph themselves, good where the frequency is well below 1 (or $d_x$), and
+undefined at it, where the extension is set to 0.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse
+import torch
+
+from krylow._checks import InputError
+from krylow.graph import laplacian
+from krylow.integrations._frequencies import ZERO_EPS, fixed_signs, missing_extra, unconverged, without_trivial
+from krylow.methods import METHODS, subspace
+
+try:
+    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
+    from sklearn.base import _fit_context as fit_context
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neighbors import NearestNeighbors
+    from sklearn.utils import check_random_state
+    from sklearn.utils._param_validation import Interval, StrOptions
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ModuleNotFoundError as error:
+    raise missing_extra(__name__, "scikit-learn", "sklearn") from error
+
+KINDS = {"normalized", "combinatorial"}
+DTYPES = (np.float64, np.float32)
+
+
+class _OnGraph(TransformerMixin, BaseEstimator):
+    """What both estimators share: the graph of the samples, its low frequencies, and their extension to new samples."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "kind": [StrOptions(KINDS)],
+        "method": [StrOptions({"auto", *METHODS} - {"unrolled"})],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+    }
+
+    def _neighbor_graph(self, X: Any) -> Any:
+        """Return the symmetrised graph of nearest neighbours, (A + A^T) / 2, and keep what answers queries."""
+        self.n_neighbors_ = min(self.n_neighbors, X.shape[0] - 1)
+        self._neighbors = NearestNeighbors(n_neighbors=self.n_neighbors_, n_jobs=self.n_jobs).fit(X)
+        A = self._neighbors.kneighbors_graph(mode="connectivity")  # a sample is not its own neighbour
+        return scipy.sparse.csr_array((A + A.T) / 2)
+
+    def _solve(self, W: Any, k: int | None, cutoff: float | None = None) -> None:
+        """Find the low frequencies of the graph, in float64."""
+        W = scipy.sparse.csr_array(W).astype(np.float64)
+        if W.shape[0] != W.shape[1]:
+            raise InputError(f"a graph must be a square matrix of weights, got shape {W.shape}.")
+        if W.nnz and W.data.min() < 0:
+            raise InputError(f"Negative values in data: weights must be at least 0, got {W.data.min():.3g}: clip them.")
+        L = laplacian(W, self.kind)
+        seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
+        found = subspace(L, k, cutoff=cutoff, method=self.method, tol=self.tol, seed=seed)
+        advice = unconverged(found)
+        if advice:
+            warnings.warn(f"The low frequencies are inaccurate. {advice}", ConvergenceWarning, stacklevel=4)
+        self.affinity_matrix_ = W
+        self.subspace_ = found
+        self._degree = W.sum(axis=1)
+
+    def _keep(self, basis: torch.Tensor, theta: torch.Tensor, dtype: Any) -> None:
+        self.eigenvalues_ = theta.numpy().astype(dtype)
+        self._basis = basis.numpy().astype(dtype)  # (n, k) orthonormal
+
+    def _extended(self, rows: Any) -> np.ndarray:
+        """Return the frequencies at new samples with weights ``rows`` ``(samples, n)`` to those of the graph."""
+        lam, u, dtype = self.eigenvalues_, self._basis, self._basis.dtype
+        degree = rows.sum(axis=1).astype(dtype)[:, None]
+        if self.kind == "normalized":
+            sums = rows @ (u * _inverse_root(self._degree, dtype)[:, None]) * _inverse_root(degree, dtype)
+            rest = np.broadcast_to(1 - lam, sums.shape)
+        else:
+            sums = rows @ u
+            rest = degree - lam
+        near = np.abs(rest) <= np.sqrt(np.finfo(dtype).eps) * np.maximum(1, degree)
+        return np.where(near, 0, sums / np.where(near, 1, rest))
+
+    def _at(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return frequencies ``(samples, k)`` and degrees at samples: those of the graph keep theirs."""
+        reference = self._neighbors._fit_X
+        indices = self._neighbors.kneighbors(X, return_distance=False)  # (samples, neighbours)
+        pointers = np.arange(0, indices.size + 1, indices.shape[1])
+        weights = np.ones(indices.size, dtype=self._basis.dtype)
+        rows = scipy.sparse.csr_array((weights, indices.ravel(), pointers), shape=(X.shape[0], reference.shape[0]))
+        u, degree = self._extended(rows), rows.sum(axis=1)
+        for nearest in indices.T[::-1]:
+            same = _equal_rows(X, reference[nearest])
+            u[same], degree[same] = self._basis[nearest[same]], self._degree[nearest[same]]
+        return u, degree
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, _OnGraph):
+    r"""Embed samples by the lowest frequencies of their graph: Laplacian eigenmaps by krylow's methods.
+
+    $$L u_i = \lambda_i u_i, \qquad \text{sample } v \mapsto (u_2(v), \ldots, u_{K+1}(v)) / \sqrt{d_v}$$
+
+    with the normalised Laplacian, or without the division with the combinatorial one. Up to signs the same as
+    ``SpectralEmbedding(affinity="nearest_neighbors")`` with one neighbour more, since there a sample counts as its own
+    neighbour. Of a disconnected graph the trivial vector itself is left out, not an arbitrary one of frequency 0, and
+    self-loops of a given graph count in its degrees.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of frequencies K.
+    affinity : {"nearest_neighbors", "precomputed"}, default="nearest_neighbors"
+        How the graph comes: built from samples, or given as a symmetric matrix of non-negative weights for X, dense or
+        sparse. New samples are then given by their weights to the samples of the graph.
+    n_neighbors : int, default=10
+        Neighbours of a sample, itself not counted; at most all others.
+    kind : {"normalized", "combinatorial"}, default="normalized"
+        The Laplacian.
+    output : {"vectors", "diagonal", "projector"}, default="vectors"
+        "vectors": K columns, each with the first of its largest entries positive. The other two do not depend on the
+        choice of a basis: "diagonal" is one column, $\sum_i u_i(v)^2$; "projector" are the n columns of
+        $U U^\top$, whose rows have the distances of the rows of U.
+    drop_first : bool, default=True
+        Whether to leave out the trivial frequency, which is constant.
+    method, tol
+        As in :func:`krylow.subspace`; the networks are left out.
+    random_state : int, RandomState or None, default=None
+        Of the start vectors. None: the same ones at every call.
+    n_jobs : int or None, default=None
+        Threads of the search for neighbours.
+
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (n_samples, n_features_out)
+        The samples' embedding.
+    eigenvalues_ : ndarray of shape (n_components,)
+        The frequencies, ascending.
+    affinity_matrix_ : scipy.sparse.csr_array of shape (n_samples, n_samples)
+        The graph.
+    subspace_ : krylow.Subspace
+        The answer with its certificate: ``subspace_.status``, ``subspace_.error_bound``.
+    n_neighbors_ : int
+        Neighbours used.
+    n_features_in_, feature_names_in_
+        What ``fit`` has seen.
+
+    Examples
+    --------
+    >>> path = np.diag(np.ones(3), 1) + np.diag(np.ones(3), -1)
+    >>> LowPassEmbedding(1, affinity="precomputed", kind="combinatorial").fit_transform(path).round(4)
+    array([[ 0.6533],
+           [ 0.2706],
+           [-0.2706],
+           [-0.6533]])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **_OnGraph._parameter_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "affinity": [StrOptions({"nearest_neighbors", "precomputed"})],
+        "output": [StrOptions({"vectors", "diagonal", "projector"})],
+        "drop_first": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        affinity: str = "nearest_neighbors",
+        n_neighbors: int = 10,
+        kind: str = "normalized",
+        output: str = "vectors",
+        drop_first: bool = True,
+        method: str = "auto",
+        tol: float = 1e-6,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.affinity = affinity
+        self.n_neighbors = n_neighbors
+        self.kind = kind
+        self.output = output
+        self.drop_first = drop_first
+        self.method = method
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> LowPassEmbedding:
+        """Find the low frequencies of the graph of X.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The samples, or their graph ``(n_samples, n_samples)`` if ``affinity="precomputed"``.
+        y
+            Ignored.
+        """
+        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, ensure_min_samples=2)
+        n, first = X.shape[0], int(self.drop_first)
+        if self.n_components + first > n:
+            raise InputError(f"n_components must be at most {n - first} for n_samples={n}, got {self.n_components}.")
+        self._solve(X if self.affinity == "precomputed" else self._neighbor_graph(X), self.n_components + first)
+        basis, theta = self.subspace_.basis, self.subspace_.ritz_values
+        if self.drop_first:
+            trivial = np.sqrt(self._degree) if self.kind == "normalized" else np.ones(n)
+            zero = ZERO_EPS * n * torch.finfo(basis.dtype).eps * self.subspace_.operator.norm_bound()
+            basis, theta = without_trivial(basis, theta, torch.from_numpy(trivial), zero)
+        self._keep(fixed_signs(basis), theta, X.dtype)
+        self.embedding_ = self._shown(self._basis, self._degree)
+        self._n_features_out = self.embedding_.shape[1]
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Find the low frequencies of the graph of X, and return the embedding of its samples."""
+        return self.fit(X).embedding_
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the embedding of samples, extended to those that are not in the graph.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_new, n_features)
+            Samples; for ``affinity="precomputed"`` their weights to those of the graph, ``(n_new, n_samples)``.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        if self.affinity == "precomputed":
+            rows = scipy.sparse.csr_array(X)
+            return self._shown(self._extended(rows), rows.sum(axis=1))
+        return self._shown(*self._at(X))
+
+    def _shown(self, u: np.ndarray, degree: np.ndarray) -> np.ndarray:
+        if self.output == "diagonal":
+            return np.square(u).sum(axis=1, keepdims=True)
+        if self.output == "projector":
+            return u @ self._basis.T
+        return u * _inverse_root(degree, u.dtype)[:, None] if self.kind == "normalized" else u
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = tags.input_tags.positive_only = self.affinity == "precomputed"
+        return tags
+
+
+class LowPassFilter(OneToOneFeatureMixin, _OnGraph):
+    r"""Denoise the columns of X on a graph of its rows: keep their low frequencies, drop the rest.
+
+    $$Y = U_K U_K^	op X, \qquad L u_i = \lambda_i u_i$$
+
+    The rows are the nodes. Without ``graph`` it is the graph of their nearest neighbours, and ``transform`` gives new
+    rows the value of the filtered columns extended to where they lie (see the module). With ``graph``, ``transform``
+    filters any columns on that graph, one row a node.
+
+    Parameters
+    ----------
+    n_components : int or None, default=5
+        Number of kept frequencies K.
+    graph : array, sparse matrix, networkx graph or None, default=None
+        Symmetric non-negative weights ``(n_samples, n_samples)``. None: that of nearest neighbours.
+    cutoff : float or None, default=None
+        Instead of ``n_components``, which is then None: keep every frequency up to this one.
+    n_neighbors : int, default=10
+        Neighbours of a row, itself not counted; at most all others.
+    kind : {"combinatorial", "normalized"}, default="combinatorial"
+        The Laplacian. The combinatorial one keeps constant columns as they are.
+    method, tol, random_state, n_jobs
+        As in :class:`LowPassEmbedding`.
+
+    Attributes
+    ----------
+    eigenvalues_ : ndarray of shape (K,)
+        The kept frequencies, ascending.
+    affinity_matrix_, subspace_, n_neighbors_, n_features_in_, feature_names_in_
+        As in :class:`LowPassEmbedding`.
+
+    Examples
+    --------
+    >>> edge = np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> LowPassFilter(1, graph=edge).fit_transform([[1.0, 5.0], [3.0, 5.0]]).round(6)
+    array([[2., 5.],
+           [2., 5.]])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **_OnGraph._parameter_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "graph": "no_validation",  # type: ignore[dict-item]  # read, and refused in words, by krylow itself
+        "cutoff": [Real, None],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = 5,
+        *,
+        graph: Any = None,
+        cutoff: float | None = None,
+        n_neighbors: int = 10,
+        kind: str = "combinatorial",
+        method: str = "auto",
+        tol: float = 1e-6,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.graph = graph
+        self.cutoff = cutoff
+        self.n_neighbors = n_neighbors
+        self.kind = kind
+        self.method = method
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> LowPassFilter:
+        """Find the low frequencies of the graph.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The columns to filter.
+        y
+            Ignored.
+        """
+        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, ensure_min_samples=2)
+        k, n = self.n_components, X.shape[0]
+        if k is not None and k > n:
+            raise InputError(f"n_components must be at most n_samples={n}, got {k}.")
+        self._solve(self._neighbor_graph(X) if self.graph is None else _matrix(self.graph), k, self.cutoff)
+        self._check_rows(X)
+        kept = self.subspace_.basis.abs().amax(-2) > 0  # a cutoff below every frequency keeps none
+        self._keep(fixed_signs(self.subspace_.basis[:, kept]), self.subspace_.ritz_values[kept], X.dtype)
+        self._coefficients = self._basis.T @ X
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Find the low frequencies of the graph, and return the filtered columns of X."""
+        self.fit(X)
+        return self._basis @ self._coefficients
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the filtered columns at new rows or, with ``graph``, of new columns.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_new, n_features)
+            With ``graph``: one row a node.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        if self.graph is None:
+            return self._at(X)[0] @ self._coefficients
+        self._check_rows(X)
+        return self._basis.astype(X.dtype) @ (self._basis.T.astype(X.dtype) @ X)
+
+    def _check_rows(self, X: Any) -> None:
+        n = self.affinity_matrix_.shape[0]
+        if X.shape[0] != n:
+            raise InputError(f"X must have one row for each of the {n} nodes of the graph, got {X.shape[0]}.")
+
+
+def _matrix(graph: Any) -> Any:
+    networkx = sys.modules.get("networkx")  # an object of it can only come where it is imported already
+    if networkx is not None and isinstance(graph, networkx.Graph):
+        return networkx.to_scipy_sparse_array(graph, dtype=float)
+    return graph if scipy.sparse.issparse(graph) else np.asarray(graph)
+
+
+def _inverse_root(degree: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return degree^-1/2, and 1 for isolated nodes, whose entries stay as they are."""
+    return (1 / np.sqrt(np.where(degree > 0, degree, 1))).astype(dtype)
+
+
+def _equal_rows(A: Any, B: Any) -> np.ndarray:
+    if scipy.sparse.issparse(A):
+        return np.asarray(abs(A - B).sum(axis=1)).ravel() == 0
+    return (A == B).all(axis=1)
