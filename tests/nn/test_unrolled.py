@@ -269,6 +269,7 @@ def test_fewer_nodes_than_k():
     assert found.status == Status.BREAKDOWN
 
 
+@pytest.mark.slow
 def test_compiled_network_is_the_eager_one():
     """In several graphs: dynamo cannot trace ``L @ v`` of an operator, nor the backward passes of our own."""
     net = UnrolledLanczos(2, 5, init=0.2).double()
