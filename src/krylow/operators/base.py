@@ -86,7 +86,9 @@ class Operator(ABC):
         if X.ndim < 2 or X.shape[-2] != self.n:
             raise InputError(f"a block must be (*batch, {self.n}, s), got shape {tuple(X.shape)}.")
         if X.dtype != self.dtype:
-            raise InputError(f"a block must be of the operator's dtype {self.dtype}, got {X.dtype}: convert one of them.")
+            raise InputError(
+                f"a block must be of the operator's dtype {self.dtype}, got {X.dtype}: convert one of them."
+            )
         self.products += X.shape[-1]
         self.passes += 1
         return self._multiply(X)
