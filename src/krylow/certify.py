@@ -1,15 +1,9 @@
 r"""How good an answer is: residuals, a bound on the error, and a status in words.
 
 Davis and Kahan bound the error of a subspace by its residual over the gap $\delta = \lambda_{k+1} - \theta_k$. The
-residual is computed; the gap needs a *lower* bound of $\lambda_{k+1}$, which no set of Ritz values can give, for they
-only bound it from above. krylow gets one in two ways.
-
-- **Proved**, for graphs of up to 2048 nodes whose entries are known: if $L + s \hat U \hat U^\top - \sigma I$ has a
-  Cholesky
-  factor, then $\lambda_{k+1}(L) > \sigma$, since adding a positive semidefinite matrix of rank k lifts the smallest
-  eigenvalue at most to $\lambda_{k+1}(L)$. It costs $n^3 / 3$ operations a trial, a fraction of an eigendecomposition.
-- **Estimated**, for larger ones: from the method's own next Ritz pair, after a Lanczos run from a random vector in the
-  complement has looked for an eigenvalue below the cut and found none.
+residual is computed; the gap needs a lower bound of $\lambda_{k+1}$, which :mod:`krylow.floor` proves for graphs of
+up to 2048 nodes whose entries are known, and estimates for the others. Where the plain bound is above the error
+that was asked for, it is sharpened by the same theorem for a polynomial of L, to little more than the true error.
 
 Everything is computed in float64, when it is first asked for, and is not counted in the subspace's own products.
 """
@@ -24,25 +18,17 @@ import torch
 from torch import Tensor
 
 from krylow import _checks
-from krylow.extract import ritz
+from krylow.floor import PROOF_LIMIT, complement_probe, estimated_floor, proved_floor
 from krylow.linalg.bounds import davis_kahan
 from krylow.operators import FunctionOperator, Operator
 from krylow.refine.chebyshev import chebyshev_filter
-from krylow.refine.lanczos import lanczos
 from krylow.refine.ritz import SETTLED_POWER
-from krylow.start.gaussian import gaussian
 
-#: Largest graph whose gap is proved by factorisation.
-PROOF_LIMIT = 2048
-#: Trial positions of the floor under lambda_{k+1}, as parts of the way from theta_k to the next Ritz value.
-TRIALS = (0.95, 0.75, 0.5, 0.25, 0.1, 0.03, 0.01)
 #: A gap below this many eps * sqrt(n) * ||L|| cannot be told from none.
 GAP_EPS = 8
 #: Degree of the polynomial that sharpens the bound: it grows to cosh of this at theta_k, up to a largest degree.
 SHARPENING = 2.0
 MOST_DEGREE = 512
-#: Steps of the Lanczos run that looks for missed eigenvalues in the complement.
-PROBE_STEPS = 60
 
 
 class Status(IntEnum):
@@ -259,7 +245,7 @@ def _certify(
     following = unknown if following is None else following.detach().to(theta_k.dtype)
     lost = following.isinf() & ~everything
     if bool(lost.any()):
-        lowest, residual = _probe(A, X)
+        lowest, residual = complement_probe(A, X)
         following = torch.where(lost, lowest, following)
         following_residual = residual if following_residual is None else torch.where(lost, residual, following_residual)
     proved = exact or (L.n <= PROOF_LIMIT and not isinstance(L, FunctionOperator))
@@ -267,9 +253,9 @@ def _certify(
     if exact:
         floor = following - noise / GAP_EPS
     elif proved:
-        floor, below = _proved_floor(A, X, theta_k, following, residuals, total, norm, noise, cutoff)
+        floor, below = proved_floor(A, X, theta_k, following, residuals, total, norm, noise, cutoff)
     else:
-        floor, below = _estimated_floor(A, X, theta_k, following, following_residual, total, noise)
+        floor, below = estimated_floor(A, X, theta_k, following, following_residual, total, noise)
     floor = torch.where(everything, torch.full_like(floor, torch.inf), floor)
     if cutoff is not None:  # a floor under the cutoff does not tell how many eigenvalues lie below that
         floor = torch.where(floor >= cutoff, floor, torch.full_like(floor, -torch.inf))
@@ -343,103 +329,3 @@ def _ritz_inside(A: Operator, basis: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
     absent = torch.arange(X.shape[-1], device=X.device) >= (~missing).sum(-1, keepdim=True)
     inf = torch.full_like(theta, torch.inf)
     return torch.where(absent, inf, theta), X, torch.where(absent, inf, residuals), absent
-
-
-def lifted_dense(L: Operator) -> Tensor:
-    """Return the dense matrix with its padding nodes lifted above the spectrum, ``(*batch, n, n)``."""
-    dense = L.to_dense()
-    if L.mask is None:
-        return dense
-    top = 2 * L.norm_bound()[..., None] + 1
-    return dense + torch.diag_embed(torch.where(L.mask, torch.zeros_like(top), top))
-
-
-def _proved_floor(
-    A: Operator,
-    X: Tensor,
-    theta_k: Tensor,
-    following: Tensor,
-    residuals: Tensor,
-    total: Tensor,
-    norm: Tensor,
-    noise: Tensor,
-    cutoff: float | None,
-) -> tuple[Tensor, Tensor]:
-    """Return a proved lower bound of lambda_{k+1}, -inf where none is, and whether the complement reaches below."""
-    lift = 4 * torch.where(norm > 0, norm, torch.ones_like(norm))
-    raised = lifted_dense(A) + lift[..., None, None] * (X @ X.mT)
-    eye = torch.eye(A.n, dtype=X.dtype, device=X.device)
-    slack = A.n * torch.finfo(X.dtype).eps * (norm + lift)  # rounding of the factorisation
-
-    def above(sigma: Tensor) -> Tensor:
-        factor = torch.linalg.cholesky_ex(raised - (sigma + slack)[..., None, None] * eye)
-        return factor.info == 0
-
-    floor = torch.full_like(theta_k, -torch.inf)
-    # No complement value is needed beyond the largest possible one.
-    span = torch.minimum(following, theta_k + lift) - theta_k
-    for part in TRIALS:
-        sigma = theta_k + part * span
-        if cutoff is not None:
-            sigma = sigma.clamp(min=cutoff)
-        worth = floor.isneginf() & (span > 0) & theta_k.isfinite()
-        if bool(worth.any()):
-            sigma = torch.where(worth, sigma, -lift)
-            floor = torch.where(worth & above(sigma), sigma, floor)
-    under = theta_k - torch.maximum(10 * total, noise)
-    candidate = floor.isneginf() & under.isfinite()
-    below = torch.zeros_like(candidate)
-    if bool(candidate.any()):
-        # The slack makes a success certain; here a failure has to be.
-        below = candidate & ~above(torch.where(candidate, under - 2 * slack, -lift))
-    return floor, below
-
-
-def _estimated_floor(
-    A: Operator,
-    X: Tensor,
-    theta_k: Tensor,
-    following: Tensor,
-    following_residual: Tensor | None,
-    total: Tensor,
-    noise: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Return the lowest value seen in the complement less its residual, unless it reaches below theta_k.
-
-    The smallest eigenvalue of L on the complement is a lower bound of lambda_{k+1}, whatever X is (Cauchy). Methods
-    that look for repeated eigenvalues have seen it as their own next Ritz pair, and are believed unless a run from a
-    random vector sees a lower one; for the others that run is all there is.
-    """
-    lowest, residual = _probe(A, X)
-    floor = lowest - residual if following_residual is None else following - following_residual.to(theta_k.dtype)
-    below = lowest < theta_k - torch.maximum(10 * total, noise)
-    return torch.where(below, torch.full_like(floor, -torch.inf), floor), below
-
-
-def _probe(A: Operator, X: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the lowest Ritz value, and its residual, of a random vector's Krylov space in the complement of X."""
-    low, high = A.gershgorin()
-    top = torch.maximum(high, torch.zeros_like(high))[..., None, None]
-
-    def outside(Z: Tensor) -> Tensor:
-        return Z - X @ (X.mT @ Z)
-
-    def multiply(Z: Tensor) -> Tensor:
-        # What rounding lets in from span(X) is lifted to the top of the spectrum, so that it is never the lowest.
-        rest = outside(Z)
-        return outside(A @ rest) + top * (Z - rest)
-
-    deflated = FunctionOperator(
-        multiply,
-        A.n,
-        batch_shape=tuple(A.batch_shape),
-        dtype=A.dtype,
-        device=A.device,
-        bounds=(torch.minimum(low, torch.zeros_like(low)), torch.maximum(high, torch.zeros_like(high))),
-    )
-    generator = torch.Generator(device=A.device).manual_seed(2)
-    z = outside(gaussian(A, 1, generator=generator))
-    krylov = lanczos(deflated, z, min(PROBE_STEPS, A.n), reorthogonalize=True)
-    theta, x, _ = ritz(krylov, 1)
-    residual = torch.linalg.vector_norm(deflated @ x - x * theta.nan_to_num(posinf=0.0)[..., None, :], dim=-2)
-    return theta[..., 0], residual[..., 0]
