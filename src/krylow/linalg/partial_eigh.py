@@ -77,8 +77,9 @@ def partial_eigh(S: Tensor, k: int) -> tuple[Tensor, Tensor]:
     r"""Return the k lowest eigenvalues ``(*batch, k)``, ascending, and orthonormal eigenvectors ``(*batch, n, k)``.
 
     Exact to rounding: residuals and loss of orthogonality are a modest multiple of eps and the norm of S, as those of
-    ``torch.linalg.eigh``. Both are checked for every item, and an item that fails, such as one that is not finite, is
-    decomposed by ``torch.linalg.eigh`` instead. The cost is $\frac43 n^3 + O(n^2 k)$ operations a matrix; the batch is
+    ``torch.linalg.eigh``. For every item the residuals of T are checked, and that the last orthogonalisation had little
+    left to do; an item that fails, such as one that is not finite, is decomposed by ``torch.linalg.eigh`` instead. The
+    cost is $\frac43 n^3 + O(n^2 k)$ operations a matrix; the batch is
     spread over ``torch.get_num_threads()`` threads. Without a gradient.
 
     Parameters
@@ -180,7 +181,7 @@ def _pass(A: Any, u: Any, w: Any, v: Any, p: Any, rows: int, width: int) -> None
 
 
 def _vector_pass() -> Any:
-    """Return :func:`_pass` in vector instructions: all but a tenth of the work is here.
+    """Return :func:`_pass` in vector instructions: for n of 100 and more, most of the arithmetic is here.
 
     The compiler's own vectors would cost twice the time, since it cannot know that the rows do not overlap. Four rows
     advance together along one cache line after the other; left of the diagonal block an entry serves its row, in a
