@@ -253,7 +253,7 @@ def _certify(
     if exact:
         floor = following - noise / GAP_EPS
     elif proved:
-        floor, below = proved_floor(A, X, theta_k, following, residuals, total, norm, noise, cutoff)
+        floor, below = proved_floor(A, X, theta_k, following, total, norm, noise, cutoff)
     else:
         floor, below = estimated_floor(A, X, theta_k, following, following_residual, total, noise)
     floor = torch.where(everything, torch.full_like(floor, torch.inf), floor)

@@ -38,7 +38,6 @@ def proved_floor(
     X: Tensor,
     theta_k: Tensor,
     following: Tensor,
-    residuals: Tensor,
     total: Tensor,
     norm: Tensor,
     noise: Tensor,
