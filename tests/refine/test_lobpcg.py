@@ -3,6 +3,7 @@ import pytest
 import torch
 
 import krylow as kl
+from krylow.certify import Status
 from krylow.operators import DenseOperator, FunctionOperator
 from krylow.refine.lobpcg import lobpcg
 from krylow.start.gaussian import gaussian
@@ -41,3 +42,22 @@ def test_padding_is_no_part_of_a_graph():
     for i, W in enumerate(graphs):
         np.testing.assert_allclose(pairs.theta[i, :2], lowest(laplacian_matrix(W), 2)[0], atol=1e-7)
     assert (pairs.X[0, 6:] == 0).all()
+
+
+@pytest.mark.parametrize("error", [Exception("Dense eigensolver failed"), ValueError("not positive definite")])
+def test_a_failure_inside_scipy_is_no_answer_but_no_crash(monkeypatch, error):
+    def fail(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr("krylow.refine.lobpcg.scipy_lobpcg", fail)
+    found = kl.subspace(kl.laplacian(random_graph(40, 0.2, seed=0)), 3, method="lobpcg")
+    assert found.status == Status.MAX_STEPS
+    assert found.basis.isfinite().all()
+
+
+def test_a_failure_of_the_product_is_raised():
+    def fail(X):
+        raise RuntimeError("the function is broken")
+
+    with pytest.raises(RuntimeError, match="the function is broken"):
+        kl.subspace(FunctionOperator(fail, 40, bounds=(0.0, 1.0)), 3, method="lobpcg")

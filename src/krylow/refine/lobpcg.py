@@ -62,7 +62,9 @@ def _solve(L: Operator, X: Tensor, k: int, tol: float, max_products: int) -> Rit
             warnings.simplefilter("ignore")  # whether it has converged is ours to judge
             try:
                 _, block = scipy_lobpcg(A, pairs.X.double().cpu().numpy(), M=M, largest=False, tol=0.0, maxiter=SWEEPS)
-            except (np.linalg.LinAlgError, ValueError):
+            except Exception as error:
+                if type(error) not in (np.linalg.LinAlgError, ValueError, Exception):  # scipy raises a bare one, too
+                    raise
                 break  # its Gram matrix lost definiteness: the pairs so far are the best it has
         if not np.isfinite(block).all():
             break
