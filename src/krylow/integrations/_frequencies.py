@@ -101,7 +101,7 @@ def unconverged(found: Subspace) -> str | None:
     residuals = torch.linalg.vector_norm(
         found.operator @ found.basis - found.basis * found.ritz_values[..., None, :], dim=-2
     )
-    gap = found.following - found.following_residual - found.ritz_values[..., -1]
-    error = davis_kahan(residuals, gap.clamp(min=0)[..., None])
+    gaps = (found.following - found.following_residual)[..., None] - found.ritz_values
+    error = davis_kahan(residuals, gaps)
     wanting = (error > found.tol) & ~settled(found.operator, residuals)
     return Status.MAX_STEPS.advice if bool(wanting.any()) else None
