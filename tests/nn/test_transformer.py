@@ -1,5 +1,8 @@
 """The block computes the paper's equations, and one batch is learned by heart with every mixing, from any start."""
 
+import runpy
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -16,6 +19,7 @@ from krylow.nn import (
 )
 
 EMBED = 16
+EXAMPLE = Path(__file__).parents[2] / "examples" / "attention.py"
 FILTERS = {
     "unrolled": {"k": 4, "m": 10},
     "unrolled, cutoff": {"cutoff": 0.5, "m": 10},
@@ -72,6 +76,19 @@ class TestOverfit:
         overfit(mix)
         after = (mix.upsilon1, mix.upsilon2, mix.graph.R, mix.graph.features.weight)
         assert all((a - b).abs().max() > 1e-4 for a, b in zip(after, before, strict=True))
+
+
+class TestExample:
+    def test_comparing_the_parts_is_learned_through_the_filter(self):
+        example = runpy.run_path(str(EXAMPLE))
+        pairs = [
+            token_pairs(count, words=30, lengths=(4, 7), generator=torch.Generator().manual_seed(seed))
+            for seed, count in enumerate((1024, 256))
+        ]
+        mixings = example["mixings"]()
+        train = example["train"]
+        assert train(mixings["low-pass, block"], *pairs) > 0.9
+        assert train(mixings["no mixing"], *pairs) < 0.6
 
 
 class TestBlock:

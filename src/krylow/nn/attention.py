@@ -164,7 +164,13 @@ class LowPassAttention(nn.Module):
             Source of the random start. None: a fixed one.
         """
         features = x if graph_features is None else graph_features
-        self._check_shapes(x, features)
+        self._check_tokens(x, features)
+        with torch.autocast(x.device.type, enabled=False):  # eigenvectors need more digits than half precision has
+            return self._oriented(x, features, key_padding_mask, generator)
+
+    def _oriented(
+        self, x: Tensor, features: Tensor, key_padding_mask: Tensor | None, generator: torch.Generator | None
+    ) -> Tensor:
         if x.ndim == 2:
             mask = None if key_padding_mask is None else key_padding_mask[None]
             y = self._attend(x[None], features[None], _real(mask, (1, x.shape[0])), generator)
@@ -230,7 +236,9 @@ class LowPassAttention(nn.Module):
             raise InputError("a probe learns through the recurrence alone, got gradient='basis': leave it out.")
         return gradient
 
-    def _check_shapes(self, x: Tensor, features: Tensor) -> None:
+    def _check_tokens(self, x: Tensor, features: Tensor) -> None:
+        _checks.floating(x, "tokens")
+        _checks.floating(features, "graph_features")
         if x.ndim not in (2, 3) or x.shape[-1] != self.embed_dim:
             raise InputError(f"tokens must be (batch, n, {self.embed_dim}), got shape {tuple(x.shape)}.")
         if x.numel() == 0:

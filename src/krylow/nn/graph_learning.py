@@ -10,6 +10,7 @@ come from one Gram matrix: no tensor of differences ``(batch, n, n, D)`` is ever
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -80,7 +81,8 @@ def kernel(points: Tensor, out: Tensor | None = None) -> Tensor:
     r"""Return $e^{-\|g_i - g_j\|^2}$, ``(*batch, n, n)``, by one product of matrices.
 
     $-\|g_i - g_j\|^2 = (2 g_i, -\|g_i\|^2, -1) \cdot (g_j, 1, \|g_j\|^2)$. Rounding may leave it slightly positive
-    where two points meet; it is cut off at zero.
+    where two points meet; it is cut off at zero. A weight below eps is rounding beside a token's own weight of 1, and
+    taken as 0: isolated tokens are isolated, and nothing is ever denormal.
 
     Parameters
     ----------
@@ -92,9 +94,10 @@ def kernel(points: Tensor, out: Tensor | None = None) -> Tensor:
     square = points.square().sum(-1, keepdim=True)
     one = torch.ones_like(square)
     left, right = torch.cat([2 * points, -square, -one], -1), torch.cat([points, one, square], -1)
+    eps = torch.finfo(points.dtype).eps
     if out is None:
-        return torch.exp((left @ right.mT).clamp(max=0))
-    return torch.bmm(left, right.mT, out=out).clamp_(max=0).exp_()
+        return nn.functional.threshold(torch.exp((left @ right.mT).clamp(max=0)), eps, 0.0)
+    return torch.threshold_(torch.bmm(left, right.mT, out=out).clamp_(max=0).exp_(), eps, 0.0)
 
 
 def inverse_root(degree: Tensor) -> Tensor:
@@ -190,9 +193,14 @@ class GraphLearning(nn.Module):
         self._set = True
         return self.scale
 
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._set = False
+
     def extra_repr(self) -> str:
         """Return the widths, the kind and the distance."""
-        return f"{self.embed_dim}, {self.feature_dim}, num_graphs={self.num_graphs}, kind={self.kind!r}"
+        sizes = f"{self.embed_dim}, {self.feature_dim}, num_graphs={self.num_graphs}"
+        return f"{sizes}, kind={self.kind!r}, distance={self.distance}"
 
 
 def _centred(g: Tensor, mask: Tensor | None) -> Tensor:

@@ -30,7 +30,8 @@ from krylow.linalg.eigenspace import lowest_eigenspace, orthonormalize
 from krylow.nn.graph_learning import TokenGraph
 from krylow.nn.kernel_krylov import BasisOf, basis_and_product, krylov_basis
 from krylow.nn.probes import Probe
-from krylow.operators import DenseOperator, FunctionOperator, Operator
+from krylow.nn.relaxed import relaxed_recurrence
+from krylow.operators import FunctionOperator, Operator
 from krylow.refine.lanczos import lanczos
 from krylow.refine.thick_restart import block_lanczos
 from krylow.response import COUNT_PROBES, chebyshev_lowpass, estimated_cutoff
@@ -198,11 +199,7 @@ def _side(A: Tensor, live: Tensor, band: Band, sign: Tensor, relaxation: Relaxat
     if relaxation is None:
         return _lowest(A, live, band, sign)
     m = A.shape[-1]
-    e1 = torch.zeros_like(A[..., :1])
-    e1[..., 0, 0] = 1
-    gamma1, gamma2 = relaxation.gamma1[:m].to(A.dtype), relaxation.gamma2[:m].to(A.dtype)
-    # The relaxed recurrence does not end by itself where the space closes: the mask says where.
-    krylov = lanczos(DenseOperator(A, mask=live), e1 * live[:, :1, None], m, gamma1=gamma1, gamma2=gamma2)
+    krylov = relaxed_recurrence(A, relaxation.gamma1[:m].to(A.dtype), relaxation.gamma2[:m].to(A.dtype), live)
     S, log_d = symmetrized_matrix(krylov)
     alive = torch.arange(m, device=A.device) < krylov.steps[..., None]
     Y = _lowest(S, alive, band, sign)

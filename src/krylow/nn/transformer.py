@@ -132,8 +132,6 @@ class PairEmbedding(nn.Module):
         self.token = nn.Embedding(vocab_size, embed_dim)
         self.position = nn.Embedding(max_tokens, embed_dim)
         self.segment = nn.Embedding(segments, embed_dim)
-        for table in (self.position, self.segment):  # tokens are to be told apart by what they are, first of all
-            nn.init.normal_(table.weight, std=0.1)
         self.norm = nn.LayerNorm(embed_dim)
         self.dropout = nn.Dropout(dropout)
 

@@ -1,0 +1,110 @@
+r"""The relaxed recurrence on small matrices, with a backward pass of its own.
+
+For an m x m matrix A, in rows, from $c_1 = e_1$:
+
+$$w_j = A c_j, \quad \alpha_j = c_j^\top w_j, \quad
+r_j = w_j - \gamma^{(1)}_j \alpha_j c_j - \gamma^{(2)}_j \beta_{j-1} c_{j-1}, \quad
+\beta_j = \|r_j\|, \quad c_{j+1} = r_j / \beta_j .$$
+
+What :func:`krylow.refine.lanczos.lanczos` computes, without a tape: on matrices this small the time goes into the
+number of operations, and a tape has several times as many.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from krylow.refine.lanczos import BREAKDOWN_EPS, Krylov
+
+
+def relaxed_recurrence(A: Tensor, gamma1: Tensor, gamma2: Tensor, live: Tensor) -> Krylov:
+    """Return m relaxed steps on ``A`` ``(batch, m, m)`` from the first unit vector.
+
+    Parameters
+    ----------
+    A
+        Symmetric.
+    gamma1, gamma2
+        ``(m,)``.
+    live
+        ``(batch, m)`` booleans, False for rows and columns of A that only fill it up. The relaxed recurrence does not
+        end by itself where the space closes: it is ended after as many steps as rows live.
+    """
+    C, alpha, beta, steps = _Relaxed.apply(A, gamma1, gamma2, live.sum(-1))
+    return Krylov(C.mT, alpha, beta, torch.zeros_like(C[:, :1]).mT, steps, gamma1, gamma2)
+
+
+class _Relaxed(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, A: Tensor, gamma1: Tensor, gamma2: Tensor, sizes: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        batch, m, _ = A.shape
+        bound = A.abs().sum(-1).amax(-1)[:, None, None]
+        eps = torch.finfo(A.dtype).eps
+        tiny, huge = BREAKDOWN_EPS * m**0.5 * eps * bound, bound / eps  # as in krylow.refine.lanczos
+        C = A.new_zeros(batch, m, m)
+        alpha, beta = A.new_zeros(batch, m, 1), A.new_zeros(batch, m, 1)
+        alive = (sizes > 0)[:, None, None]
+        c = alive * torch.eye(1, m, dtype=A.dtype, device=A.device)
+        c_previous, b = torch.zeros_like(c), A.new_zeros(batch, 1, 1)
+        lives = [alive]
+        for j in range(m):
+            C[:, j : j + 1] = c
+            w = torch.bmm(c, A)
+            a = _dot(c, w)
+            alpha[:, j : j + 1] = a
+            if j + 1 == m:
+                break
+            r = w - gamma1[j] * a * c - gamma2[j] * b * c_previous
+            b = torch.linalg.vector_norm(r, dim=-1, keepdim=True)
+            alive = alive & (b > tiny) & (b < huge) & (j + 1 < sizes[:, None, None])
+            b = torch.where(alive, b, 0)
+            c_previous, c = c, torch.where(alive, r / b, 0)
+            beta[:, j : j + 1] = b
+            lives.append(alive)
+        alpha, beta, steps = alpha[..., 0], beta[..., 0], torch.cat(lives, 1)[..., 0].sum(-1)
+        ctx.save_for_backward(A, gamma1, gamma2, C, alpha, beta)
+        ctx.mark_non_differentiable(steps)
+        return C, alpha, beta, steps
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, grad_C: Tensor, grad_alpha: Tensor, grad_beta: Tensor, _: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        A, gamma1, gamma2, C, alpha, beta = ctx.saved_tensors
+        W = torch.bmm(C, A)  # every w_j
+        alpha, beta = alpha[..., None], beta[..., None]
+        inverse = torch.where(beta > 0, 1 / beta, 0)  # a dead step passes nothing on
+        C_previous, beta_previous = (torch.nn.functional.pad(t[:, :-1], (0, 0, 1, 0)) for t in (C, beta))
+        scaled_beta = gamma2[:, None] * beta_previous
+        r_bars, w_bars = torch.zeros_like(C), torch.zeros_like(C)
+        c_next = c_bar = carried = torch.zeros_like(C[:, :1])  # beyond the last step there is nothing
+        b_bar = torch.zeros_like(beta[:, :1])
+        for j in range(A.shape[-1] - 1, -1, -1):
+            here = slice(j, j + 1)
+            c = C[:, here]
+            r_bar = (c_bar - _dot(c_next, c_bar) * c_next) * inverse[:, here] + b_bar * c_next
+            a_bar = grad_alpha[:, here, None] - gamma1[j] * _dot(c, r_bar)
+            w_bar = r_bar + a_bar * c
+            c_bar = grad_C[:, here] + carried + a_bar * W[:, here] - gamma1[j] * alpha[:, here] * r_bar
+            c_bar = torch.baddbmm(c_bar, w_bar, A)
+            carried = -scaled_beta[:, here] * r_bar
+            if j:
+                b_bar = grad_beta[:, j - 1 : j, None] - gamma2[j] * _dot(C_previous[:, here], r_bar)
+            c_next = c
+            r_bars[:, here], w_bars[:, here] = r_bar, w_bar
+        grad_gamma1 = -(alpha * _dot(C, r_bars)).sum((0, 2))
+        grad_gamma2 = -(beta_previous * _dot(C_previous, r_bars)).sum((0, 2))
+        grad_A = torch.bmm(w_bars.mT, C)
+        return (grad_A + grad_A.mT) / 2, grad_gamma1, grad_gamma2, None
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """Return the products of rows, ``(batch, rows, 1)``."""
+    return (a * b).sum(-1, keepdim=True)

@@ -1,0 +1,138 @@
+"""The filters are projections on frequencies, and their gradients what is claimed of them."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from krylow.extract import ritz
+from krylow.nn import TokenGraph
+from krylow.nn.graph_learning import KINDS
+from krylow.nn.token_filters import Band, Relaxation, exact_filter, krylov_filter, start_block
+from krylow.refine.lanczos import lanczos
+from krylow.testing import lowest, projector
+
+F64 = torch.float64
+
+
+def draw(*shape, seed=0, dtype=F64):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def matching_graph(n, pairs, seed=0, noise=0.01):
+    """Tokens far apart, except for some that are nearly doubled: few frequencies are far from zero."""
+    points = 4 * draw(1, n, 5, seed=seed)
+    points[:, n - pairs :] = points[:, :pairs] + noise * draw(1, pairs, 5, seed=seed + 1)
+    return points
+
+
+class TestExact:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_it_projects_on_the_lowest_frequencies(self, kind):
+        graph, x = TokenGraph(0.6 * draw(2, 9, 3), None, kind), draw(2, 9, 4, seed=1)
+        P = projector(lowest(graph.laplacian().to_dense(), 3)[1])
+        torch.testing.assert_close(exact_filter(graph, x, Band(k=3)), P @ x)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_cutoff_keeps_what_is_not_above(self, kind):
+        graph, x = TokenGraph(draw(2, 9, 3), None, kind), draw(2, 9, 4, seed=1)
+        lam, U = torch.linalg.eigh(graph.laplacian().to_dense())
+        kept = (lam <= 0.5).to(F64)
+        assert 0 < kept.sum() < kept.numel()
+        torch.testing.assert_close(exact_filter(graph, x, Band(cutoff=0.5)), U @ (kept[..., None] * (U.mT @ x)))
+
+
+class TestKrylov:
+    def test_through_the_recurrence_it_is_the_derivative_of_what_is_computed(self):
+        x, points = draw(1, 7, 2), 0.7 * draw(1, 7, 2, seed=1)
+        relaxation = Relaxation(torch.full((4,), 0.9, dtype=F64), torch.full((4,), 1.1, dtype=F64))
+
+        def run(points, x):
+            graph = TokenGraph(points, None, "normalized")
+            return krylov_filter(graph, x, Band(k=2), 4, relaxation=relaxation, through_recurrence=True)
+
+        assert gradcheck(run, (points.requires_grad_(), x.requires_grad_()), rtol=1e-2)
+
+    @pytest.mark.parametrize("band", [Band(k=2), Band(cutoff=0.4)])
+    def test_the_gradient_of_gammas_and_signal_is_the_derivative_of_what_is_computed(self, band):
+        graph, x = TokenGraph(0.7 * draw(1, 9, 2), None, "normalized"), draw(1, 9, 2, seed=1)
+
+        def run(gamma1, gamma2, x):
+            return krylov_filter(graph, x, band, 4, relaxation=Relaxation(gamma1, gamma2))
+
+        gamma1, gamma2 = (1 + 0.2 * draw(4, seed=s).abs() * sign for s, sign in ((2, -1), (3, 1)))
+        inputs = (gamma1.requires_grad_(), gamma2.requires_grad_(), x.requires_grad_())
+        assert gradcheck(run, inputs)
+        run(*inputs).square().sum().backward()
+        assert gamma1.grad.abs().min() > 0
+
+    def test_the_relaxed_recurrence_on_H_is_the_one_on_L(self):
+        graph, x = TokenGraph(0.7 * draw(1, 11, 3), None, "normalized"), draw(1, 11, 4, seed=1)
+        gammas = Relaxation(torch.full((5,), 0.9, dtype=F64), torch.full((5,), 1.1, dtype=F64))
+        literal = lanczos(graph.laplacian(), start_block(graph, 1), 5, gamma1=gammas.gamma1, gamma2=gammas.gamma2)
+        U = ritz(literal, 2)[1]
+        ours = krylov_filter(graph, x, Band(k=2), 5, relaxation=gammas)
+        torch.testing.assert_close(ours, U @ (U.mT @ x), rtol=0, atol=1e-8)
+        assert (ours - krylov_filter(graph, x, Band(k=2), 5)).abs().max() > 1e-3
+
+    def test_the_gradient_is_close_to_the_exact_one_long_before_the_basis_is_complete(self):
+        x, c = draw(2, 40, 3, seed=1), draw(2, 40, 3, seed=2)
+        points = 0.15 * draw(2, 40, 8)
+        grads = []
+        for run in (
+            lambda graph: exact_filter(graph, x, Band(k=4)),
+            lambda graph: krylov_filter(graph, x, Band(k=4), 24),
+        ):
+            g = points.clone().requires_grad_()
+            (c * run(TokenGraph(g, None, "normalized"))).sum().backward()
+            grads.append(g.grad)
+        assert torch.cosine_similarity(grads[0].flatten(), grads[1].flatten(), dim=0) > 0.98
+
+    def test_it_stays_bounded_where_the_recurrence_s_explodes(self):
+        x, c = draw(1, 64, 3, seed=1), draw(1, 64, 3, seed=2)
+        points = matching_graph(64, 20, noise=0.05)
+        sizes = []
+        for run in (
+            lambda graph: exact_filter(graph, x, Band(cutoff=0.5)),
+            lambda graph: krylov_filter(graph, x, Band(cutoff=0.5), 20),
+            lambda graph: krylov_filter(graph, x, Band(cutoff=0.5), 20, through_recurrence=True),
+        ):
+            g = points.clone().requires_grad_()
+            (c * run(TokenGraph(g, None, "normalized"))).sum().backward()
+            sizes.append(float(g.grad.norm()))
+        exact, ours, recurrence = sizes
+        assert recurrence > 1000 * exact
+        assert recurrence > 100 * ours
+
+    @pytest.mark.parametrize("block_size", [1, 3])
+    def test_few_frequencies_above_a_cutoff_are_removed(self, block_size):
+        graph = TokenGraph(matching_graph(60, 4), None, "combinatorial")
+        x = draw(1, 60, 3, seed=5)
+        lam = torch.linalg.eigvalsh(graph.laplacian().to_dense())
+        assert int((lam > 0.5).sum()) == 4
+        y = krylov_filter(graph, x, Band(cutoff=0.5), 12, block_size=block_size)
+        kept = krylov_filter(graph, x, Band(k=12), 12, block_size=block_size)
+        error, lost = ((a - exact_filter(graph, x, Band(cutoff=0.5))).norm() / x.norm() for a in (y, kept))
+        assert error < 0.1
+        assert lost > 0.5
+
+    def test_a_block_sees_what_one_vector_cannot(self):
+        points = torch.tensor([[0.0], [30.0], [60.0]], dtype=F64).repeat_interleave(4, 0)[None]  # three K4
+        graph, x = TokenGraph(points, None, "combinatorial"), draw(1, 12, 2)
+        exact = exact_filter(graph, x, Band(k=3))
+        torch.testing.assert_close(krylov_filter(graph, x, Band(k=3), 8, block_size=4), exact)
+        assert (krylov_filter(graph, x, Band(k=3), 8) - exact).abs().max() > 0.1
+
+
+class TestStart:
+    def test_a_token_s_row_depends_on_its_position_alone(self):
+        long, short = (start_block(TokenGraph(draw(2, n, 1), None, "normalized"), 3) for n in (150, 70))
+        assert torch.equal(long[:, :70], short)
+        assert torch.equal(long[0], long[1])
+
+    def test_it_is_gaussian_and_zero_on_padding(self):
+        mask = torch.arange(4096) < 4000
+        z = start_block(TokenGraph(draw(1, 4096, 1), mask[None], "normalized"), 1)[0, :, 0]
+        assert z[4000:].abs().max() == 0
+        assert abs(float(z[:4000].mean())) < 5 / 4000**0.5
+        assert float(z[:4000].std()) == pytest.approx(1, abs=5 / 8000**0.5)
+        assert len(z[:4000].unique()) > 3990
