@@ -33,12 +33,20 @@ KINDS = ("combinatorial", "generalized", "normalized")
 
 @dataclass(frozen=True)
 class _Edges:
-    """A sparse adjacency as coordinates: both directions of every edge."""
+    """A sparse adjacency as coordinates: both directions of every edge, some perhaps several times."""
 
     row: Tensor
     col: Tensor
     weight: Tensor
     n: int
+    repeated: bool = False
+
+    def summed(self) -> _Edges:
+        """Return the same with parallel edges added up."""
+        if not self.repeated:
+            return self
+        entries = SparseOperator.from_coo(self.row, self.col, self.weight, self.n)
+        return _Edges(entries.row, entries.col, entries.values, self.n)
 
     def to_dense(self) -> Tensor:
         dense = self.weight.new_zeros(self.n, self.n)
@@ -101,6 +109,7 @@ def as_operator(L: Any) -> Operator:
         return _from_linear_operator(L)
     matrix = _read(L, None, what="L")
     if isinstance(matrix, _Edges):
+        matrix = matrix.summed()
         _check_edges(matrix, "L")
         diagonal_free = bool((matrix.weight[matrix.row == matrix.col] == 0).all())
         if diagonal_free and matrix.weight.numel() and bool((matrix.weight > 0).all()):
@@ -202,11 +211,11 @@ def _read_edge_index(edge_index: Tensor, weight: Tensor | None, num_nodes: int |
         raise InputError(f"an edge_index must hold nodes 0 to {n - 1}, got {low} to {high}: pass num_nodes.")
     if weight is None:
         weight = torch.ones(edge_index.shape[1], device=edge_index.device)
-    weight = _checks.finite(_checks.floating(torch.as_tensor(weight), "edge_weight"), "edge_weight")
+    else:
+        weight = _checks.finite(_checks.floating(torch.as_tensor(weight), "edge_weight"), "edge_weight")
     if weight.shape != edge_index.shape[1:]:
         raise InputError(f"edge_weight must be ({edge_index.shape[1]},), got shape {tuple(weight.shape)}.")
-    entries = SparseOperator.from_coo(edge_index[0], edge_index[1], weight, n)  # parallel edges add up
-    return _Edges(entries.row, entries.col, entries.values, n)
+    return _Edges(edge_index[0].long(), edge_index[1].long(), weight, n, repeated=True)
 
 
 def _check_edges(edges: _Edges, what: str) -> None:
@@ -221,6 +230,7 @@ def _check_edges(edges: _Edges, what: str) -> None:
 
 
 def _sparse_laplacian(edges: _Edges, kind: str | None) -> SparseOperator:
+    edges = edges.summed()
     _check_edges(edges, "W")
     row, col, weight, n = edges.row, edges.col, edges.weight, edges.n
     loop = row == col
