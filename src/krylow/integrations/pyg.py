@@ -15,6 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from copy import copy
+from importlib.util import find_spec
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -23,8 +24,10 @@ from torch import Tensor
 
 from krylow import _checks
 from krylow._checks import InputError
-from krylow.graph import as_operator
+from krylow.graph import as_operator, laplacian
 from krylow.integrations._frequencies import ZERO_EPS, fixed_signs, missing_extra, unconverged, without_trivial
+from krylow.linalg.eigh import KERNEL_BATCH
+from krylow.linalg.partial_eigh import partial_eigh
 from krylow.methods import METHODS, subspace
 from krylow.operators import DenseOperator, Operator, SparseOperator
 
@@ -42,6 +45,11 @@ DENSE_LIMIT = 700
 PADDING = 0.2
 #: Most entries of one dense batch.
 BATCH_ENTRIES = 2**24
+#: krylow's own kernel for the lowest pairs of small matrices is worth it up to this part of all pairs.
+KERNEL_PART = 0.4
+
+#: A larger part of a graph's weight than this, by which its two directions differ, is looked at closely.
+ASYMMETRY = 1e-12
 
 SIGNS = ("random", "largest")
 OUTPUTS = ("vectors", "diagonal")
@@ -167,14 +175,17 @@ class AddLowFrequencyPE(BaseTransform):
         least, n = union.sizes[first], union.sizes[last - 1]
         if n == 0:
             return union.values.new_zeros(last - first, 0, width)
-        alone = n > DENSE_LIMIT
+        k, alone = min(self.k + 1, least), n > DENSE_LIMIT
         L = union.sparse_laplacian(first) if alone else union.dense_laplacian(first, last)
         method = "exact" if self.method == "auto" and not alone else self.method
-        found = subspace(L, min(self.k + 1, least), method=method, tol=self.tol)
-        advice = unconverged(found)
-        if advice:
-            warnings.warn(f"the low frequencies of a graph of {n} nodes are inaccurate. {advice}", stacklevel=5)
-        basis, theta = (x[None] if alone else x for x in (found.basis, found.ritz_values))
+        if method == "exact" and isinstance(L, DenseOperator) and _kernel_pays(L.matrix, k, len(union.sizes)):
+            theta, basis = partial_eigh(L.matrix, k)
+        else:
+            found = subspace(L, k, method=method, tol=self.tol)
+            advice = unconverged(found)
+            if advice:
+                warnings.warn(f"the low frequencies of a graph of {n} nodes are inaccurate. {advice}", stacklevel=5)
+            basis, theta = (x[None] if alone else x for x in (found.basis, found.ritz_values))
         if union.signed:  # the trivial vector may be anywhere in the spectrum: as PyG, drop the lowest
             basis = basis[..., 1:]
         else:
@@ -199,7 +210,9 @@ class _Graph(NamedTuple):
 
 
 def _read(data: Data) -> _Graph:
-    index, weight, n = data.edge_index, data.edge_weight, data.num_nodes
+    fields = data.to_dict()  # once, since every attribute of a Data takes microseconds, and the number of nodes many
+    index, weight, n = fields.get("edge_index"), fields.get("edge_weight"), fields.get("num_nodes")
+    n = data.num_nodes if n is None else n
     if index is None or n is None:
         raise InputError("a graph must have an edge_index and num_nodes, got a Data without: set both.")
     signed = False
@@ -225,6 +238,12 @@ def _groups(sizes: list[int], k: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
+def _kernel_pays(S: Tensor, k: int, graphs: int) -> bool:
+    """Say whether krylow's own kernel, once loaded for a data set, beats LAPACK on this batch, however small it is."""
+    few = k <= KERNEL_PART * S.shape[-1]
+    return few and graphs >= KERNEL_BATCH and S.device.type == "cpu" and find_spec("numba") is not None
+
+
 class _Union:
     """The disjoint union of graphs, ordered by size, as entries of PyG's normalised Laplacian off the diagonal."""
 
@@ -243,15 +262,27 @@ class _Union:
         self.index = index
         row, col = index + torch.tensor(self.nodes, device=index.device)[self.graph]
         weight = torch.where(row == col, 0.0, weight)
-        self.degree, incoming = (weight.new_zeros(self.nodes[-1]).index_add_(0, end, weight) for end in (row, col))
-        # Asked here too, since a node that edges only lead to has degree 0, which hides them in the Laplacian.
-        if not torch.equal(self.degree, incoming) and not torch.allclose(self.degree, incoming):
-            raise _directed(_checks.asymmetric(float((self.degree - incoming).abs().max()), "a graph"))
+        self._check_symmetry(parts, row, col, weight)
+        self.degree = weight.new_zeros(self.nodes[-1]).index_add_(0, row, weight)
         if bool((self.degree < 0).any()):
             least = float(self.degree.min())
             raise InputError(f"the weights of a node's edges must sum to at least 0, got {least:.3g}: clip them.")
         scale = torch.where(self.degree > 0, self.degree, torch.inf).rsqrt()  # 0 for isolated nodes
         self.values = -weight * (scale[row] * scale[col])
+
+    def _check_symmetry(self, parts: list[_Graph], row: Tensor, col: Tensor, weight: Tensor) -> None:
+        """Look for graphs with u^T W v != v^T W u for random u and v, and at those entry by entry."""
+        generator = torch.Generator(device=row.device).manual_seed(0)
+        u, v = torch.rand(2, self.nodes[-1], dtype=torch.float64, device=row.device, generator=generator)
+        weight = weight.double()
+        skew, size = weight.new_zeros(2, len(parts))
+        skew.index_add_(0, self.graph, weight * (u[row] * v[col] - u[col] * v[row]))
+        size.index_add_(0, self.graph, weight.abs())
+        for i in (skew.abs() > ASYMMETRY * size).nonzero()[:, 0].tolist():
+            try:
+                laplacian((parts[i].edge_index, parts[i].weight), num_nodes=parts[i].n)
+            except InputError as error:
+                raise InputError(f"{error} For a data set: torch_geometric.transforms.ToUndirected().") from None
 
     def dense_laplacian(self, first: int, last: int) -> Operator:
         """Return the Laplacians of some graphs as one batch, padded to the size of the last."""
@@ -261,10 +292,6 @@ class _Union:
         L = self.values.new_zeros(count * n * n)
         L.index_add_(0, ((self.graph[edges] - first) * n + row) * n + col, self.values[edges])  # parallel edges add up
         L = L.reshape(count, n, n)
-        try:
-            _checks.symmetric(L, "a graph")
-        except InputError as error:
-            raise _directed(error) from None
         # Padding nodes are given a frequency above every other, so that they are never among the lowest.
         top = 3 + L.abs().sum(-1).max() if self.signed else 3.0
         L.diagonal(dim1=-2, dim2=-1).copy_(torch.where(self._real(first, last), 1.0, top))
@@ -287,7 +314,3 @@ class _Union:
 
     def _real(self, first: int, last: int) -> Tensor:
         return torch.arange(self.sizes[last - 1], device=self.size.device) < self.size[first:last, None]
-
-
-def _directed(error: InputError) -> InputError:
-    return InputError(f"{error} For a whole data set: torch_geometric.transforms.ToUndirected().")
