@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from krylow import InputError, Status
+from krylow import InputError, Status, laplacian
 from krylow.integrations.sklearn import LowPassEmbedding, LowPassFilter
 from krylow.testing import block_diagonal, cycle, path, random_graph
 
@@ -190,6 +190,29 @@ def test_the_answer_comes_with_its_certificate(digits):
     assert float(fitted.subspace_.error_bound) <= 1e-6
     with pytest.warns(ConvergenceWarning, match="inaccurate"):
         LowPassEmbedding(5, method="lanczos").fit(digits[0][:800])
+
+
+def test_the_laplacian_is_krylows():
+    W = block_diagonal(random_graph(12, seed=1), path(1)).numpy()  # with an isolated node
+    W[np.diag_indices(13)] = np.arange(13) % 3 == 0  # and self-loops
+    W[12, 12] = 0
+    for kind in ("combinatorial", "normalized"):
+        fitted = LowPassEmbedding(2, affinity="precomputed", kind=kind).fit(W)
+        assert np.allclose(fitted.subspace_.operator.to_dense().numpy(), laplacian(W, kind).to_dense().numpy())
+
+
+def test_auto_factorises_graphs_of_neighbours_in_the_plane_and_says_so(digits):
+    X, _ = make_moons(700, noise=0.06, random_state=0)
+    fitted = LowPassEmbedding(3).fit(X)
+    assert fitted.subspace_.method == "shift_invert"
+    assert "plane" in fitted.subspace_.why
+    exact = LowPassEmbedding(3, method="exact").fit(X)
+    assert np.allclose(fitted.eigenvalues_, exact.eigenvalues_, atol=1e-8)
+    assert np.allclose(projector(fitted.embedding_), projector(exact.embedding_), atol=1e-3)
+    assert fitted.set_params(method="thick_restart").fit(X).subspace_.method == "thick_restart"
+    assert LowPassEmbedding(3).fit(X[:300]).subspace_.method == "exact"
+    assert LowPassEmbedding(3).fit(digits[0][:700]).subspace_.method == "chebyshev"
+    assert LowPassFilter(3, graph=fitted.affinity_matrix_).fit(X).subspace_.method == "chebyshev"
 
 
 def test_the_filter_is_the_projector_on_the_low_frequencies():

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -30,10 +31,10 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from krylow._checks import InputError
-from krylow.graph import laplacian
+from krylow._checks import SYMMETRY_EPS, InputError, asymmetric
 from krylow.integrations._frequencies import ZERO_EPS, fixed_signs, missing_extra, unconverged, without_trivial
-from krylow.methods import METHODS, subspace
+from krylow.methods import EXACT_LIMIT, METHODS, subspace
+from krylow.operators import SparseOperator
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
@@ -48,6 +49,8 @@ except ModuleNotFoundError as error:
 
 KINDS = {"normalized", "combinatorial"}
 DTYPES = (np.float64, np.float32)
+#: Samples of at most this many features have a graph of neighbours that is nearly planar, which is cheap to factorise.
+PLANE = 2
 
 
 class _OnGraph(TransformerMixin, BaseEstimator):
@@ -69,16 +72,16 @@ class _OnGraph(TransformerMixin, BaseEstimator):
         A = self._neighbors.kneighbors_graph(mode="connectivity")  # a sample is not its own neighbour
         return scipy.sparse.csr_array((A + A.T) / 2)
 
-    def _solve(self, W: Any, k: int | None, cutoff: float | None = None) -> None:
+    def _solve(self, W: Any, k: int | None, cutoff: float | None = None, *, planar: bool = False) -> None:
         """Find the low frequencies of the graph, in float64."""
         W = scipy.sparse.csr_array(W).astype(np.float64)
-        if W.shape[0] != W.shape[1]:
-            raise InputError(f"a graph must be a square matrix of weights, got shape {W.shape}.")
-        if W.nnz and W.data.min() < 0:
-            raise InputError(f"Negative values in data: weights must be at least 0, got {W.data.min():.3g}: clip them.")
-        L = laplacian(W, self.kind)
+        L = _laplacian(W, self.kind)
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
-        found = subspace(L, k, cutoff=cutoff, method=self.method, tol=self.tol, seed=seed)
+        method, why = self.method, None
+        if method == "auto" and planar and L.n > EXACT_LIMIT:
+            method, why = "shift_invert", "a graph of neighbours in the plane is cheap to factorise"
+        found = subspace(L, k, cutoff=cutoff, method=method, tol=self.tol, seed=seed)
+        found = found if why is None else replace(found, why=why)
         advice = unconverged(found)
         if advice:
             warnings.warn(f"The low frequencies are inaccurate. {advice}", ConvergenceWarning, stacklevel=4)
@@ -150,7 +153,8 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, _OnGraph):
     drop_first : bool, default=True
         Whether to leave out the trivial frequency, which is constant.
     method, tol
-        As in :func:`krylow.subspace`; the networks are left out.
+        As in :func:`krylow.subspace`, without the networks; "auto" takes "shift_invert" for more than 500 samples of at
+        most two features, whose graph is nearly planar.
     random_state : int, RandomState or None, default=None
         Of the start vectors. None: the same ones at every call.
     n_jobs : int or None, default=None
@@ -229,7 +233,9 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, _OnGraph):
         n, first = X.shape[0], int(self.drop_first)
         if self.n_components + first > n:
             raise InputError(f"n_components must be at most {n - first} for n_samples={n}, got {self.n_components}.")
-        self._solve(X if self.affinity == "precomputed" else self._neighbor_graph(X), self.n_components + first)
+        given = self.affinity == "precomputed"
+        W = X if given else self._neighbor_graph(X)
+        self._solve(W, self.n_components + first, planar=not given and X.shape[1] <= PLANE)
         basis, theta = self.subspace_.basis, self.subspace_.ritz_values
         if self.drop_first:
             trivial = np.sqrt(self._degree) if self.kind == "normalized" else np.ones(n)
@@ -356,7 +362,9 @@ class LowPassFilter(OneToOneFeatureMixin, _OnGraph):
         k, n = self.n_components, X.shape[0]
         if k is not None and k > n:
             raise InputError(f"n_components must be at most n_samples={n}, got {k}.")
-        self._solve(self._neighbor_graph(X) if self.graph is None else _matrix(self.graph), k, self.cutoff)
+        given = self.graph is not None
+        W = _matrix(self.graph) if given else self._neighbor_graph(X)
+        self._solve(W, k, self.cutoff, planar=not given and X.shape[1] <= PLANE)
         self._check_rows(X)
         kept = self.subspace_.basis.abs().amax(-2) > 0  # a cutoff below every frequency keeps none
         self._keep(fixed_signs(self.subspace_.basis[:, kept]), self.subspace_.ritz_values[kept], X.dtype)
@@ -387,6 +395,26 @@ class LowPassFilter(OneToOneFeatureMixin, _OnGraph):
         n = self.affinity_matrix_.shape[0]
         if X.shape[0] != n:
             raise InputError(f"X must have one row for each of the {n} nodes of the graph, got {X.shape[0]}.")
+
+
+def _laplacian(W: Any, kind: str) -> SparseOperator:
+    """Return the Laplacian as :func:`krylow.laplacian` defines it, without its sorting: rows are sorted already."""
+    if W.shape[0] != W.shape[1]:
+        raise InputError(f"a graph must be a square matrix of weights, got shape {W.shape}.")
+    W.sum_duplicates()
+    if W.nnz and W.data.min() < 0:
+        raise InputError(f"Negative values in data: weights must be at least 0, got {W.data.min():.3g}: clip them.")
+    gap = abs(W - W.T).max() if W.nnz else 0.0
+    if gap > SYMMETRY_EPS * np.finfo(W.dtype).eps * W.max():
+        raise asymmetric(gap, "a graph")
+    degree = W.sum(axis=1)
+    L = scipy.sparse.diags_array(degree) - W
+    if kind == "normalized":
+        scale = scipy.sparse.diags_array(np.where(degree > 0, _inverse_root(degree, W.dtype), 0))
+        L = scale @ L @ scale
+    L = scipy.sparse.csr_array(L)
+    crow, col = (torch.from_numpy(part.astype(np.int64)) for part in (L.indptr, L.indices))
+    return SparseOperator(crow, col, torch.from_numpy(L.data), psd=True)
 
 
 def _matrix(graph: Any) -> Any:
