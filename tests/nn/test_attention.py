@@ -5,7 +5,7 @@ import torch
 
 from krylow import InputError
 from krylow.nn import InversePolynomialProbe, LowPassAttention, TokenGraph
-from krylow.nn.attention import FILTERS
+from krylow.nn.attention import FILTERS, IN_A_BASIS
 from krylow.nn.graph_learning import KINDS
 from krylow.nn.token_filters import Band, exact_filter
 from krylow.testing import lowest, projector
@@ -13,7 +13,6 @@ from krylow.testing import lowest, projector
 F64 = torch.float64
 BANDS = {"k": {"k": 3}, "cutoff": {"cutoff": 0.4}}
 LOW_PASS = [name for name in FILTERS if name != "kernel"]
-IN_A_BASIS = ["unrolled", "lanczos", "block"]
 
 
 def draw(*shape, seed=0, dtype=F64):
@@ -79,6 +78,7 @@ class TestPadding:
         y = net(torch.where(padding[..., None], 1e3, x), key_padding_mask=padding)
         for i, size in enumerate(sizes):
             torch.testing.assert_close(y[i, :size], net(x[i : i + 1, :size])[0], rtol=0, atol=1e-8)
+        torch.testing.assert_close(y[padding], net.out.bias.expand(int(padding.sum()), -1))
 
     @pytest.mark.parametrize("filter", FILTERS)
     def test_nor_for_the_gradient(self, filter):
@@ -178,6 +178,7 @@ class TestModule:
             ({"k": 30}, "number of basis vectors"),
             ({"filter": "fourier"}, "must be one of"),
             ({"filter": "exact", "gradient": "recurrence"}, "is for 'unrolled' and 'lanczos'"),
+            ({"filter": "kernel", "gradient": "basis"}, "is for unrolled, lanczos, block"),
             ({"filter": "lanczos", "probe": InversePolynomialProbe()}, "starts the filter 'unrolled'"),
             ({"probe": InversePolynomialProbe(), "gradient": "basis"}, "through the recurrence alone"),
         ],

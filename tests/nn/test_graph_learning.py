@@ -5,7 +5,7 @@ import torch
 
 from krylow import InputError
 from krylow.nn import GraphLearning, TokenGraph
-from krylow.nn.graph_learning import KINDS
+from krylow.nn.graph_learning import KINDS, kernel
 from krylow.testing import laplacian_matrix, rounding
 
 F64 = torch.float64
@@ -53,6 +53,13 @@ class TestDistances:
         W = TokenGraph(1e18 * draw(2, 5, 3, dtype=torch.float32), None, "normalized").weights()
         assert torch.isfinite(W).all()
         assert (W <= 1).all()
+
+    @pytest.mark.parametrize("size", [0.1, 1e5])
+    def test_in_a_buffer_they_are_the_same(self, size):
+        points = size * draw(2, 40, 16, dtype=torch.float32)
+        W = kernel(points, torch.empty(2, 40, 40))
+        torch.testing.assert_close(W, kernel(points))
+        assert W.max() == 1
 
     @pytest.mark.parametrize("dtype", [torch.float32, F64])
     def test_a_weight_that_is_rounding_beside_1_is_zero(self, dtype):
@@ -109,10 +116,10 @@ class TestScale:
         assert spread[0] == pytest.approx(float(spread[1]))
 
     def test_padding_does_not_count(self):
-        x, mask = draw(2, 6, 6), padding_mask(6, 4, n=6)
+        x, mask = draw(1, 6, 6), padding_mask(4, n=6)
         padded, alone = learner(), learner()
         padded(torch.where(mask[..., None], x, 1e6), mask)
-        alone(torch.where(mask[..., None], x, 0), mask)
+        alone(x[:, :4])
         torch.testing.assert_close(padded.scale, alone.scale)
 
     def test_identical_tokens_leave_it_to_the_next_batch(self):

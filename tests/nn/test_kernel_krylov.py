@@ -9,7 +9,7 @@ from krylow.nn.graph_learning import KINDS
 from krylow.nn.kernel_krylov import basis_and_product, krylov_basis
 from krylow.operators import DenseOperator
 from krylow.refine.lanczos import lanczos
-from krylow.testing import complete, laplacian_matrix, path, random_graph
+from krylow.testing import complete, from_spectrum, laplacian_matrix, path, random_graph, rounding
 
 F64 = torch.float64
 
@@ -65,6 +65,12 @@ class TestKrylovBasis:
         z = draw(3, 12, 1)
         ours = krylov_basis(L, z, L.norm_bound(), m=8)
         torch.testing.assert_close(ours, lanczos(L, z, 8, reorthogonalize=True).V, rtol=0, atol=1e-9)
+
+    def test_it_is_orthonormal_in_float32_after_frequencies_have_converged(self):
+        spectrum = torch.cat([torch.linspace(0, 1, 76), torch.tensor([10.0, 30.0, 100.0, 300.0])]).to(F64)
+        L = DenseOperator(from_spectrum(spectrum)[None].float(), psd=True)
+        V = krylov_basis(L, draw(1, 80, 1).float(), L.norm_bound(), m=40)[0]
+        assert (V.mT @ V - torch.eye(40)).abs().max() < rounding(torch.float32)
 
     def test_it_closes_where_the_space_does(self):
         L = DenseOperator(torch.stack([laplacian_matrix(W) for W in (complete(6), path(6), torch.zeros(6, 6))]).to(F64))

@@ -87,6 +87,18 @@ class TestKrylov:
             grads.append(g.grad)
         assert torch.cosine_similarity(grads[0].flatten(), grads[1].flatten(), dim=0) > 0.98
 
+    def test_in_float32_too_a_complete_basis_has_the_exact_gradient(self):
+        x, c, points = draw(2, 32, 3, seed=1), draw(2, 32, 3, seed=2), 0.5 * draw(2, 32, 8)
+        grads = []
+        for dtype, run in (
+            (F64, lambda graph, x: exact_filter(graph, x, Band(k=6))),
+            (torch.float32, lambda graph, x: krylov_filter(graph, x, Band(k=6), 32)),
+        ):
+            g = points.detach().to(dtype, copy=True).requires_grad_()
+            (c.to(dtype) * run(TokenGraph(g, None, "normalized"), x.to(dtype))).sum().backward()
+            grads.append(g.grad.double())
+        torch.testing.assert_close(grads[1], grads[0], rtol=0, atol=2e-5 * float(grads[0].abs().max()))
+
     def test_it_stays_bounded_where_the_recurrence_s_explodes(self):
         x, c = draw(1, 64, 3, seed=1), draw(1, 64, 3, seed=2)
         points = matching_graph(64, 20, noise=0.05)

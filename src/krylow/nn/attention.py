@@ -19,6 +19,7 @@ from krylow.nn.token_filters import (
 )
 
 FILTERS = ("unrolled", "lanczos", "block", "chebyshev", "exact", "kernel")
+IN_A_BASIS = ("unrolled", "lanczos", "block")
 GRADIENTS = ("basis", "recurrence")
 #: Kept frequencies where neither k nor a cutoff is given: half the default m, the paper's m = 2 K.
 DEFAULT_K = 10
@@ -219,20 +220,21 @@ class LowPassAttention(nn.Module):
             raise InputError(f"give either k or cutoff, got k={k} and cutoff={cutoff}.")
         if cutoff is not None:
             return Band(cutoff=_checks.positive(cutoff, "cutoff"))
-        inside = self.filter in ("unrolled", "lanczos", "block")
+        inside = self.filter in IN_A_BASIS
         hint = " (m, the number of basis vectors)" if inside else ""
         return Band(k=_checks.count(k, "k", 1, self.m if inside else None, hint=hint))
 
     def _checked_gradient(self, gradient: str | None) -> str:
-        learns = self.probe is not None and any(True for _ in self.probe.parameters())
         if self.probe is not None and self.filter != "unrolled":
             raise InputError(f"a probe starts the filter 'unrolled', got filter={self.filter!r}: leave it out.")
         if gradient is None:
-            return "recurrence" if self.probe is not None else "basis"
+            return "basis" if self.probe is None else "recurrence"
         _checks.choice(gradient, GRADIENTS, "gradient")
         if gradient == "recurrence" and self.filter not in ("unrolled", "lanczos"):
             raise InputError(f"gradient='recurrence' is for 'unrolled' and 'lanczos', got filter={self.filter!r}.")
-        if learns and gradient == "basis":
+        if gradient == "basis" and self.filter not in IN_A_BASIS:
+            raise InputError(f"gradient='basis' is for {', '.join(IN_A_BASIS)}, got filter={self.filter!r}.")
+        if gradient == "basis" and self.probe is not None:
             raise InputError("a probe learns through the recurrence alone, got gradient='basis': leave it out.")
         return gradient
 
@@ -250,7 +252,7 @@ class LowPassAttention(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the filter and what it keeps."""
-        kept = f"k={self.band.k}" if self.band.cutoff is None else f"cutoff={self.band.cutoff}"
+        kept = f"cutoff={self.band.cutoff}" if self.band.k is None else f"k={self.band.k}"
         return f"{self.embed_dim}, {self.num_heads}, filter={self.filter!r}, {kept}, m={self.m}"
 
 

@@ -17,6 +17,7 @@ exact filter's gradient where it has converged, and up to thousands of times its
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -44,10 +45,10 @@ UNSEEN_GAP = 1e-3
 
 @dataclass(frozen=True)
 class Band:
-    """What is kept: the k lowest frequencies, or those up to a cutoff. One of the two is None."""
+    """What is kept: the k lowest frequencies, or where k is None those up to the cutoff."""
 
     k: int | None = None
-    cutoff: float | None = None
+    cutoff: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -130,9 +131,9 @@ def krylov_filter(
     rest = _sizes(graph) - live.sum(-1)  # (batch,), the dimension of what the basis has not seen
     mu = (trace - H.detach().diagonal(dim1=-2, dim2=-1).sum(-1)) / rest.clamp(min=1)
     sign = torch.ones_like(mu)
-    if band.cutoff is not None:
+    if band.k is None:
         sign = torch.where((rest > 0) & (mu <= band.cutoff), -sign, sign)
-    keeps = None if band.cutoff is None else ((1 - sign) / 2)[:, None, None]  # the response to the rest, 0 or 1
+    keeps = None if band.k is not None else ((1 - sign) / 2)[:, None, None]  # the response to the rest, 0 or 1
     B = _side(sign[:, None, None] * H, live, band, sign, relaxation)
     if through_recurrence:
         return _response(x, Q @ B, keeps)
@@ -151,8 +152,7 @@ def exact_filter(graph: TokenGraph, x: Tensor, band: Band) -> Tensor:
     padding = None if graph.mask is None else ~graph.mask
     if padding is not None:
         L = L + torch.diag_embed(padding * _above(L))
-    if band.cutoff is None:
-        assert band.k is not None
+    if band.k is not None:
         _, U = lowest_eigenspace(L, min(band.k, L.shape[-1]), real.sum(-1).clamp(max=band.k))
     else:
         count = ((torch.linalg.eigvalsh(L.detach()) <= band.cutoff) & real).sum(-1)
@@ -172,7 +172,7 @@ def chebyshev_filter(
     # spectrum is known to lie in [0, 1], closer than Gershgorin's bounds.
     high = 1.0 if graph.kind == "normalized" else L.norm_bound()
     L = _bounded(L, 0.0, high)
-    cutoff: float | Tensor | None = band.cutoff
+    cutoff: float | Tensor = band.cutoff
     if band.k is not None:
         z = start_block(graph, COUNT_PROBES, generator=generator)
         cutoff = estimated_cutoff(L, band.k, degree=degree, z=z)
@@ -209,8 +209,7 @@ def _side(A: Tensor, live: Tensor, band: Band, sign: Tensor, relaxation: Relaxat
 def _lowest(A: Tensor, live: Tensor, band: Band, sign: Tensor) -> Tensor:
     lifted = A + torch.diag_embed(~live * _above(A))  # dead steps come last
     steps = live.sum(-1)
-    if band.cutoff is None:
-        assert band.k is not None
+    if band.k is not None:
         width = min(band.k, A.shape[-1])
         return lowest_eigenspace(lifted, width, steps.clamp(max=width))[1]
     theta = torch.linalg.eigvalsh(lifted.detach())
