@@ -31,6 +31,13 @@ def test_pairs_that_belong_together_share_all_but_the_changed_words():
     assert reordered > 90
 
 
+def test_the_second_part_is_in_an_order_of_its_own():
+    pairs = token_pairs(100, lengths=(6, 6), changed=0)
+    together = [parts(pairs, i) for i in range(1, 100, 2)]
+    assert all(sorted(first) == sorted(second) for first, second in together)
+    assert sum(first[0] == second[0] for first, second in together) < 25  # 50 / 6 by chance
+
+
 def test_labels_are_balanced_and_overlap_decides():
     pairs = token_pairs(400)
     assert int(pairs.labels.sum()) == 200

@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradcheck
 
 from krylow.extract import ritz
-from krylow.nn import TokenGraph
+from krylow.nn import RootProbe, TokenGraph
 from krylow.nn.graph_learning import KINDS
 from krylow.nn.token_filters import Band, Relaxation, exact_filter, krylov_filter, start_block
 from krylow.refine.lanczos import lanczos
@@ -23,6 +23,12 @@ def matching_graph(n, pairs, seed=0, noise=0.01):
     points = 4 * draw(1, n, 5, seed=seed)
     points[:, n - pairs :] = points[:, :pairs] + noise * draw(1, pairs, 5, seed=seed + 1)
     return points
+
+
+def _projected(graph, z, m):
+    L = graph.laplacian()
+    Q = lanczos(L, z, m, reorthogonalize=True).V
+    return Q.mT @ (L @ Q)
 
 
 class TestExact:
@@ -73,6 +79,22 @@ class TestKrylov:
         ours = krylov_filter(graph, x, Band(k=2), 5, relaxation=gammas)
         torch.testing.assert_close(ours, U @ (U.mT @ x), rtol=0, atol=1e-8)
         assert (ours - krylov_filter(graph, x, Band(k=2), 5)).abs().max() > 1e-3
+
+    def test_the_probe_on_H_is_the_one_on_L(self):
+        graph, x = TokenGraph(0.5 * draw(1, 40, 3), None, "normalized"), draw(1, 40, 4, seed=1)
+        gammas = Relaxation(torch.full((5,), 0.95, dtype=F64), torch.full((5,), 1.05, dtype=F64))
+        roots = RootProbe(3).double()
+        with torch.no_grad():  # in units of tr(L) / n, which is not that of H: the same roots in numbers
+            mean = graph.laplacian().diagonal().mean()
+            z = start_block(graph, 1)
+            H = _projected(graph, z, 8)
+            roots_on_H = RootProbe(3).double()
+            roots_on_H.log_rho.copy_(roots.log_rho + (mean / H.diagonal(dim1=-2, dim2=-1).mean()).log())
+        L = graph.laplacian()
+        U = ritz(lanczos(L, roots(L, z), 5, gamma1=gammas.gamma1, gamma2=gammas.gamma2), 2)[1]
+        ours = krylov_filter(graph, x, Band(k=2), 5, relaxation=gammas, probe=roots_on_H, probe_steps=3)
+        torch.testing.assert_close(ours, U @ (U.mT @ x), rtol=0, atol=1e-8)
+        assert (ours - krylov_filter(graph, x, Band(k=2), 5, relaxation=gammas)).abs().max() > 1e-2
 
     def test_the_gradient_is_close_to_the_exact_one_long_before_the_basis_is_complete(self):
         x, c = draw(2, 40, 3, seed=1), draw(2, 40, 3, seed=2)
@@ -126,6 +148,18 @@ class TestKrylov:
         error, lost = ((a - exact_filter(graph, x, Band(cutoff=0.5))).norm() / x.norm() for a in (y, kept))
         assert error < 0.1
         assert lost > 0.5
+
+    @pytest.mark.parametrize("relaxed", [False, True])
+    def test_what_is_just_below_the_cutoff_stays(self, relaxed):
+        points = 20 * torch.arange(30, dtype=F64)[None, :, None]  # isolated, but for two pairs
+        for i, weight in ((3, 0.26), (9, 0.24)):  # of frequency twice their weight
+            points[0, i + 1] = points[0, i] + (-torch.tensor(weight, dtype=F64).log()).sqrt()
+        graph, x = TokenGraph(points, None, "combinatorial"), draw(1, 30, 2)
+        one = torch.ones(5, dtype=F64)
+        y = krylov_filter(graph, x, Band(cutoff=0.5), 5, relaxation=Relaxation(one, one) if relaxed else None)
+        torch.testing.assert_close(y, exact_filter(graph, x, Band(cutoff=0.5)))
+        assert (y[0, 9:11] - x[0, 9:11]).abs().max() < 1e-8
+        assert (y[0, 3] - y[0, 4]).abs().max() < 1e-8
 
     def test_a_block_sees_what_one_vector_cannot(self):
         points = torch.tensor([[0.0], [30.0], [60.0]], dtype=F64).repeat_interleave(4, 0)[None]  # three K4

@@ -68,12 +68,14 @@ class LowPassAttention(nn.Module):
         Of the graph: see :class:`~krylow.nn.GraphLearning`.
     graph_per_head
         Whether each head learns its own graph.
-    probe
-        For "unrolled": the start, such as :class:`~krylow.nn.InversePolynomialProbe`. None: Gaussian.
+    probe, probe_steps
+        For "unrolled": the start, such as :class:`~krylow.nn.InversePolynomialProbe`, and the basis vectors added for
+        it: probe and recurrence run on the matrix that one Krylov sequence of ``m + probe_steps`` vectors has made of
+        the graph. None: Gaussian, and no more vectors.
     gradient
         "basis": that of f(L) with the unseen part of the spectrum at its mean, the Krylov basis held constant; the
-        gammas' is exact. "recurrence": through every step, on a tape: that of the numbers computed, which explodes
-        where few steps have not converged. None: the former, or the latter where a probe has to learn.
+        gammas' and the probe's are exact. "recurrence": through every step, on a tape, with the probe on L itself:
+        that of the numbers computed, which explodes where the steps have not converged.
     init
         First value of the $\upsilon$ in $\gamma^{(1)} = 1 - \upsilon^2$ and $\gamma^{(2)} = 1 + \upsilon^2$, whose
         gradient at exactly 0 is 0.
@@ -108,7 +110,8 @@ class LowPassAttention(nn.Module):
         distance: float = 1.0,
         graph_per_head: bool = False,
         probe: Probe | None = None,
-        gradient: str | None = None,
+        probe_steps: int = 10,
+        gradient: str = "basis",
         init: float = 0.01,
         bias: bool = True,
         batch_first: bool = True,
@@ -125,6 +128,7 @@ class LowPassAttention(nn.Module):
         self.batch_first = batch_first
         self.graph_per_head = graph_per_head
         self.probe = probe
+        self.probe_steps = _checks.count(probe_steps, "probe_steps", 0)
         self.gradient = self._checked_gradient(gradient)
         self.graph = GraphLearning(
             embed_dim, feature_dim, num_graphs=num_heads if graph_per_head else 1, kind=kind, distance=distance
@@ -209,6 +213,7 @@ class LowPassAttention(nn.Module):
             block_size=self.block_size if self.filter == "block" else 1,
             relaxation=self.relaxation,
             probe=self.probe,
+            probe_steps=0 if self.probe is None else self.probe_steps,
             through_recurrence=self.gradient == "recurrence",
             generator=generator,
         )
@@ -224,18 +229,12 @@ class LowPassAttention(nn.Module):
         hint = " (m, the number of basis vectors)" if inside else ""
         return Band(k=_checks.count(k, "k", 1, self.m if inside else None, hint=hint))
 
-    def _checked_gradient(self, gradient: str | None) -> str:
+    def _checked_gradient(self, gradient: str) -> str:
         if self.probe is not None and self.filter != "unrolled":
             raise InputError(f"a probe starts the filter 'unrolled', got filter={self.filter!r}: leave it out.")
-        if gradient is None:
-            return "basis" if self.probe is None else "recurrence"
         _checks.choice(gradient, GRADIENTS, "gradient")
         if gradient == "recurrence" and self.filter not in ("unrolled", "lanczos"):
             raise InputError(f"gradient='recurrence' is for 'unrolled' and 'lanczos', got filter={self.filter!r}.")
-        if gradient == "basis" and self.filter not in IN_A_BASIS:
-            raise InputError(f"gradient='basis' is for {', '.join(IN_A_BASIS)}, got filter={self.filter!r}.")
-        if gradient == "basis" and self.probe is not None:
-            raise InputError("a probe learns through the recurrence alone, got gradient='basis': leave it out.")
         return gradient
 
     def _check_tokens(self, x: Tensor, features: Tensor) -> None:

@@ -1,6 +1,6 @@
 r"""The relaxed recurrence on small matrices, with a backward pass of its own.
 
-For an m x m matrix A, in rows, from $c_1 = e_1$:
+For a small matrix A and a unit vector $c_1$, in rows:
 
 $$w_j = A c_j, \quad \alpha_j = c_j^\top w_j, \quad
 r_j = w_j - \gamma^{(1)}_j \alpha_j c_j - \gamma^{(2)}_j \beta_{j-1} c_{j-1}, \quad
@@ -21,37 +21,39 @@ from torch.autograd.function import once_differentiable
 from krylow.refine.lanczos import BREAKDOWN_EPS, Krylov
 
 
-def relaxed_recurrence(A: Tensor, gamma1: Tensor, gamma2: Tensor, live: Tensor) -> Krylov:
-    """Return m relaxed steps on ``A`` ``(batch, m, m)`` from the first unit vector.
+def relaxed_recurrence(A: Tensor, start: Tensor, gamma1: Tensor, gamma2: Tensor, live: Tensor) -> Krylov:
+    """Return m relaxed steps on ``A``.
 
     Parameters
     ----------
     A
-        Symmetric.
+        ``(batch, s, s)``, symmetric.
+    start
+        ``(batch, s, 1)`` of norm 1, or 0 where nothing lives.
     gamma1, gamma2
         ``(m,)``.
     live
-        ``(batch, m)`` booleans, False for rows and columns of A that only fill it up. The relaxed recurrence does not
+        ``(batch, s)`` booleans, False for rows and columns of A that only fill it up. The relaxed recurrence does not
         end by itself where the space closes: it is ended after as many steps as rows live.
     """
-    C, alpha, beta, steps = _Relaxed.apply(A, gamma1, gamma2, live.sum(-1))
+    C, alpha, beta, steps = _Relaxed.apply(A, start.mT, gamma1, gamma2, live.sum(-1))
     return Krylov(C.mT, alpha, beta, torch.zeros_like(C[:, :1]).mT, steps, gamma1, gamma2)
 
 
 class _Relaxed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, A: Tensor, gamma1: Tensor, gamma2: Tensor, sizes: Tensor
+        ctx: Any, A: Tensor, start: Tensor, gamma1: Tensor, gamma2: Tensor, sizes: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        batch, m, _ = A.shape
+        batch, s, _ = A.shape
+        m = gamma1.shape[0]
         bound = A.abs().sum(-1).amax(-1)[:, None, None]
         eps = torch.finfo(A.dtype).eps
-        tiny, huge = BREAKDOWN_EPS * m**0.5 * eps * bound, bound / eps  # as in krylow.refine.lanczos
-        C = A.new_zeros(batch, m, m)
+        tiny, huge = BREAKDOWN_EPS * s**0.5 * eps * bound, bound / eps  # as in krylow.refine.lanczos
+        C = A.new_zeros(batch, m, s)
         alpha, beta = A.new_zeros(batch, m, 1), A.new_zeros(batch, m, 1)
         alive = (sizes > 0)[:, None, None]
-        c = alive * torch.eye(1, m, dtype=A.dtype, device=A.device)
-        c_previous, b = torch.zeros_like(c), A.new_zeros(batch, 1, 1)
+        c, c_previous, b = start, torch.zeros_like(start), A.new_zeros(batch, 1, 1)
         lives = [alive]
         for j in range(m):
             C[:, j : j + 1] = c
@@ -86,7 +88,7 @@ class _Relaxed(torch.autograd.Function):
         r_bars, w_bars = torch.zeros_like(C), torch.zeros_like(C)
         c_next = c_bar = carried = torch.zeros_like(C[:, :1])  # beyond the last step there is nothing
         b_bar = torch.zeros_like(beta[:, :1])
-        for j in range(A.shape[-1] - 1, -1, -1):
+        for j in range(C.shape[1] - 1, -1, -1):
             here = slice(j, j + 1)
             c = C[:, here]
             r_bar = (c_bar - _dot(c_next, c_bar) * c_next) * inverse[:, here] + b_bar * c_next
@@ -102,7 +104,7 @@ class _Relaxed(torch.autograd.Function):
         grad_gamma1 = -(alpha * _dot(C, r_bars)).sum((0, 2))
         grad_gamma2 = -(beta_previous * _dot(C_previous, r_bars)).sum((0, 2))
         grad_A = torch.bmm(w_bars.mT, C)
-        return (grad_A + grad_A.mT) / 2, grad_gamma1, grad_gamma2, None
+        return (grad_A + grad_A.mT) / 2, c_bar, grad_gamma1, grad_gamma2, None
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ from krylow.nn.graph_learning import TokenGraph
 from krylow.nn.kernel_krylov import BasisOf, basis_and_product, krylov_basis
 from krylow.nn.probes import Probe
 from krylow.nn.relaxed import relaxed_recurrence
-from krylow.operators import FunctionOperator, Operator
+from krylow.operators import DenseOperator, FunctionOperator, Operator
 from krylow.refine.lanczos import lanczos
 from krylow.refine.thick_restart import block_lanczos
 from krylow.response import COUNT_PROBES, chebyshev_lowpass, estimated_cutoff
@@ -86,6 +86,7 @@ def krylov_filter(
     block_size: int = 1,
     relaxation: Relaxation | None = None,
     probe: Probe | None = None,
+    probe_steps: int = 0,
     through_recurrence: bool = False,
     generator: torch.Generator | None = None,
 ) -> Tensor:
@@ -110,31 +111,38 @@ def krylov_filter(
         Factors of the relaxed recurrence, which changes the Ritz vectors inside the space and not the space. The
         recurrence commutes with a change of basis: it runs on the m x m matrix H, from the first unit vector.
     probe
-        What makes the start vector from a random one. None: the random one itself.
+        What makes the relaxed recurrence's start from a random vector. None: the random one itself. It runs on H too,
+        from the first unit vector, and scales by H's own bounds.
+    probe_steps
+        Basis vectors for the probe, beside the m.
     through_recurrence
-        Whether to differentiate the basis too, on a tape; a probe's parameters need it.
+        Whether to differentiate the basis too, on a tape; the probe then runs on L.
     generator
         Source of the random start; None: a fixed one.
     """
     n = graph.points.shape[-2]
     z = start_block(graph, block_size, generator=generator)
-    m = min(m, -(-n // block_size) * block_size)
+    size = min(m if through_recurrence else m + probe_steps, -(-n // block_size) * block_size)
     if through_recurrence:
         L = graph.laplacian()
-        Q = lanczos(L, z if probe is None else probe(L, z), m, reorthogonalize=True).V
+        Q = lanczos(L, z if probe is None else probe(L, z), size, reorthogonalize=True).V
         LQ, trace = L @ Q, L.diagonal().sum(-1).detach()
     else:
-        Q, LQ, trace = basis_and_product(graph, z, _basis(m, block_size))
+        Q, LQ, trace = basis_and_product(graph, z, _basis(size, block_size))
     H = Q.mT @ LQ
-    H = (H + H.mT) / 2  # (batch, m, m)
-    live = torch.linalg.vector_norm(Q.detach(), dim=-2) > 0.5  # (batch, m)
+    H = (H + H.mT) / 2  # (batch, s, s)
+    live = torch.linalg.vector_norm(Q.detach(), dim=-2) > 0.5  # (batch, s)
     rest = _sizes(graph) - live.sum(-1)  # (batch,), the dimension of what the basis has not seen
     mu = (trace - H.detach().diagonal(dim1=-2, dim2=-1).sum(-1)) / rest.clamp(min=1)
     sign = torch.ones_like(mu)
     if band.k is None:
         sign = torch.where((rest > 0) & (mu <= band.cutoff), -sign, sign)
     keeps = None if band.k is not None else ((1 - sign) / 2)[:, None, None]  # the response to the rest, 0 or 1
-    B = _side(sign[:, None, None] * H, live, band, sign, relaxation)
+    A = sign[:, None, None] * H
+    if relaxation is None:
+        B = _lowest(A, live, band, sign)
+    else:
+        B = _relaxed(A, live, band, sign, relaxation, None if through_recurrence else probe)
     if through_recurrence:
         return _response(x, Q @ B, keeps)
     gap = (B * (H @ B)).sum(-2).detach() - mu[:, None]  # (batch, w), from each Ritz value to the unseen ones
@@ -191,22 +199,11 @@ def _basis(m: int, block_size: int) -> BasisOf:
     return lambda L, X, norm: block_lanczos(L, X, -(-m // block_size))[0]
 
 
-def _side(A: Tensor, live: Tensor, band: Band, sign: Tensor, relaxation: Relaxation | None) -> Tensor:
-    """Return an orthonormal basis ``(batch, m, w)`` of the lowest Ritz vectors of A = +-H that are in the band.
+def _lowest(A: Tensor, live: Tensor, band: Band, sign: Tensor) -> Tensor:
+    """Return an orthonormal basis ``(batch, s, w)`` of the lowest Ritz vectors of A = +-H that are in the band.
 
     For A = -H these are the ones at the top end, out of the band. Zero columns where there are fewer than w.
     """
-    if relaxation is None:
-        return _lowest(A, live, band, sign)
-    m = A.shape[-1]
-    krylov = relaxed_recurrence(A, relaxation.gamma1[:m].to(A.dtype), relaxation.gamma2[:m].to(A.dtype), live)
-    S, log_d = symmetrized_matrix(krylov)
-    alive = torch.arange(m, device=A.device) < krylov.steps[..., None]
-    Y = _lowest(S, alive, band, sign)
-    return orthonormalize(krylov.V @ (log_d.exp()[..., None] * Y))
-
-
-def _lowest(A: Tensor, live: Tensor, band: Band, sign: Tensor) -> Tensor:
     lifted = A + torch.diag_embed(~live * _above(A))  # dead steps come last
     steps = live.sum(-1)
     if band.k is not None:
@@ -217,6 +214,20 @@ def _lowest(A: Tensor, live: Tensor, band: Band, sign: Tensor) -> Tensor:
     inside = torch.where(sign[:, None] > 0, theta <= limit, theta < limit)
     count = torch.minimum(inside.sum(-1), steps)
     return lowest_eigenspace(lifted, A.shape[-1], count)[1]
+
+
+def _relaxed(A: Tensor, live: Tensor, band: Band, sign: Tensor, relaxation: Relaxation, probe: Probe | None) -> Tensor:
+    """Return the same of the relaxed recurrence on A."""
+    m = min(relaxation.gamma1.shape[0], A.shape[-1])
+    gamma1, gamma2 = relaxation.gamma1[:m].to(A.dtype), relaxation.gamma2[:m].to(A.dtype)
+    start = torch.eye(A.shape[-1], 1, dtype=A.dtype, device=A.device) * live[:, :1, None]
+    if probe is not None:
+        start = probe(DenseOperator(A, mask=live), start)
+    krylov = relaxed_recurrence(A, start, gamma1, gamma2, live)
+    S, log_d = symmetrized_matrix(krylov)
+    alive = torch.arange(m, device=A.device) < krylov.steps[..., None]
+    Y = _lowest(S, alive, band, sign)
+    return orthonormalize(krylov.V @ (log_d.exp()[..., None] * Y))
 
 
 def _above(A: Tensor) -> Tensor:
