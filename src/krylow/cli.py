@@ -130,7 +130,8 @@ def train(
             "none": GaussianProbe,
         }
         start = starts[choice(probe, tuple(starts), "probe")]()
-        net = UnrolledLanczos(k, m, start, init=0.0 if probe == "roots" else 0.03).double()
+        rooted = probe == "roots"  # a well filtered start needs reorthogonalised steps, and those have no gammas
+        net = UnrolledLanczos(k, m, start, init=0.0 if rooted else 0.03, reorthogonalize=rooted).double()
         family = load_family(data, seed=seed, dtype=torch.float64)
         recipe = Recipe(loss=loss, epochs=epochs, batch_size=batch_size)
         trained = train_network(net, family, recipe, lr=lr, weight=weight, seed=seed, folder=out, progress=True)

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import krylow as kl
 from krylow._checks import InputError
 from krylow.data import sbm, split_family
 from krylow.experiments.records import Record, find
@@ -8,6 +9,7 @@ from krylow.experiments.table1 import FULL, REDUCED, classical, learned, render_
 from krylow.experiments.table1.pictures import draw_all
 from krylow.experiments.table1.plan import Grid, cells, check
 from krylow.experiments.table1.render import lines, paired_text, rich_table
+from krylow.experiments.table1.weights import export
 
 TINY = Grid(
     "reduced",
@@ -53,6 +55,7 @@ def test_every_row_is_there_and_every_row_has_its_cost(record):
     by_form = {row["form"]: row["products"] for row in rows if row["row"] == "7"}
     assert by_form["literal"] == by_form["scaled"] == [2 * 3 * 2 + 4] * 2
     assert all(4 < p <= 24 for p in by_form["converged"])
+    assert all(row["truncation"] < 0.05 for row in rows if row.get("form") == "scaled")
 
 
 def test_members_are_chosen_on_validation(tmp_path, record):
@@ -117,6 +120,22 @@ def test_pictures_are_written_from_the_record_alone(record, tmp_path):
     files = draw_all(record, tmp_path / "pictures")
     assert len(files) == 10
     assert all(file.stat().st_size > 2000 for file in files)
+
+
+def test_shipped_networks_do_on_dense_graphs_what_the_record_says(record, tmp_path):
+    (path,) = export(tmp_path, tmp_path / "weights")
+    assert path.name == "sbm-k2.safetensors"
+    assert path.stat().st_size < 5000
+    net = kl.load(path)
+    row = next(r for r in record.results["rows"] if r["row"] == "7" and r["form"] == "literal")
+    seed = record.config["seeds"].index(net.card["seed"])
+    assert row["settings"][seed]["validation"] == min(s["validation"] for s in row["settings"])
+    L = kl.laplacian(family("sbm", net.card["seed"], torch.float64).test)
+    U = torch.linalg.eigh(L.to_dense())[1]
+    z = learned.load_task("sbm", (0, 1)).draw("test", 5)[:, seed]
+    errors = torch.stack([kl.metrics.subspace_error(net(L, z=U @ z[i]).basis, U[..., :2]) for i in range(5)]).mean(0)
+    assert errors.tolist() == pytest.approx(row["errors"][seed], rel=1e-3)
+    assert net.card["products"] == L.products // 5
 
 
 def test_the_floor_is_below_thick_restart_and_more_products_are_better():

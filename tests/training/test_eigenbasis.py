@@ -94,3 +94,20 @@ def test_networks_change_their_probe_and_nothing_else():
 def test_polynomial():
     a, lam = torch.tensor([2.0, 3.0]), torch.tensor([0.0, 1.0, 2.0])
     assert polynomial(a, lam).tolist() == [1.0, 6.0, 17.0]
+
+
+def test_sharp_filters_have_to_be_measured_on_the_graphs_themselves():
+    W = kl.data.sbm(4, 100, 4, dtype=torch.float64)
+    there, here = Spectra.of(W), Spectra.of(W, dense=True)
+    z = torch.randn(4, 100, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def gap(roots):
+        net = UnrolledLanczos(10, 20, RootProbe(roots, 0.6, 2.0), init=0.0, reorthogonalize=True).double()
+        errors = [
+            subspace_error(ritz(net.krylov(s.operator(), z=s.rotate(z)), 10)[1], s.target(10).expand(4, -1, -1))
+            for s in (there, here)
+        ]
+        return (errors[1] - errors[0]).abs().max().item()
+
+    assert gap(20) < 1e-6  # mild: the eigenbasis computes the same
+    assert gap(60) > 1e-2  # sharp: only it keeps components below eps times the largest

@@ -54,7 +54,9 @@ def load(name: str | PathLike[str]) -> UnrolledLanczos:
         config = json.loads(header["config"])
         probe_config = dict(config["probe"])
         probe = PROBES[probe_config.pop("type")](**probe_config)
-        net = UnrolledLanczos(config["k"], config["m"], probe)
+        net = UnrolledLanczos(
+            config["k"], config["m"], probe, reorthogonalize=bool(config.get("reorthogonalize", False))
+        )
         net.to(tensors["upsilon1"].dtype)
         net.load_state_dict(tensors)
         net.card = json.loads(header.get("card", "{}"))

@@ -68,7 +68,7 @@ def _with_probe(net: UnrolledLanczos, kind: type[InversePolynomialProbe]) -> Unr
         return net
     p = net.probe
     probe = kind(p.degree, p.power, p.cg_steps, p.solver, p.scaled)
-    twin = UnrolledLanczos(net.k, net.m, probe).to(net.upsilon1.dtype)
+    twin = UnrolledLanczos(net.k, net.m, probe, reorthogonalize=net.reorthogonalize).to(net.upsilon1.dtype)
     twin.load_state_dict(net.state_dict())
     return twin
 

@@ -102,16 +102,17 @@ def fit(
     return _fitted(training)
 
 
-def evaluate(population: Population, task: Task, origin: Tensor, *, draws: int = 5) -> tuple[Tensor, Tensor]:
+def evaluate(
+    population: Population, task: Task, origin: Tensor, *, draws: int = 5, part: str = "test"
+) -> tuple[Tensor, Tensor]:
     """Return the members' errors on the test graphs and their Krylov ceilings, ``(C, graphs)``, means over the draws.
 
     The random vectors of a seed are the same for every network and method: comparisons are paired.
     """
-    spectra: Spectra = task.test[origin]
-    z = task.draw("test", draws)[:, origin]  # (draws, C, graphs, n, 1)
-    with torch.no_grad():
-        errors = torch.stack([population.errors(spectra, z[i]) for i in range(draws)]).mean(0)
-        ceilings = torch.stack([population.ceilings(spectra, z[i]) for i in range(draws)]).mean(0)
+    spectra: Spectra = getattr(task, part)[origin]
+    z = spectra.rotate(task.draw(part, draws)[:, origin])  # (draws, C, graphs, n, 1)
+    measured = [population.measure(spectra, z[i]) for i in range(draws)]
+    errors, ceilings = (torch.stack(column).mean(0) for column in zip(*measured, strict=True))
     return errors, ceilings
 
 

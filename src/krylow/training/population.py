@@ -56,10 +56,13 @@ class Population(nn.Module):
         basis = ritz(self.krylov(spectra.operator(), z), self.k)[1]
         return subspace_error(basis, spectra.target(self.k).expand(*basis.shape))
 
-    def ceilings(self, spectra: Spectra, z: Tensor) -> Tensor:
-        """Return the least errors ``(C, B)`` that any extraction from the members' Krylov bases could have."""
-        V = self.krylov(spectra.operator(), z).V
-        return krylov_ceiling(V, spectra.target(self.k).expand(*V.shape[:-1], self.k))
+    def measure(self, spectra: Spectra, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the errors, and the least errors that any extraction from the same bases could have, ``(C, B)``."""
+        with torch.no_grad():
+            krylov = self.krylov(spectra.operator(), z)
+            basis, target = ritz(krylov, self.k)[1], spectra.target(self.k)
+            target = target.expand(*basis.shape)
+            return subspace_error(basis, target), krylov_ceiling(krylov.V, target)
 
     def products(self, spectra: Spectra) -> int:
         """Return the products that a member spends on one graph, as its own operator counts them."""

@@ -36,7 +36,7 @@ def assemble(folder: str | Path, cells: str | Path, data: str, k: int, seeds: Se
     found = find(cells, kind=CELL, data=data, k=k, grid=grid.name, seeds=list(seeds))
     if not found:
         raise InputError(f"{cells} holds no trained cells of {data!r}, k = {k}, grid {grid.name!r}: train them first.")
-    task = load_task(data, tuple(seeds))
+    task = load_task(data, tuple(seeds), dense=True)
     rows = [_row("2", "standard Lanczos, random start", classical.standard(task, k))]
     rows += _learned(found, task, k)
     literal = [row["products"] for row in rows if row["row"] == "6" and row.get("form") == "literal"]
@@ -113,6 +113,9 @@ def _chosen(
     row = _row(number, name, measured, budget)
     if form is not None:
         row["form"] = form
+    if form == "scaled":  # what truncation does there: the literal iteration (0) against the solved one
+        pairs = [[_solved_error(m, cell, task, steps, untrained) for steps in (0, task.n)] for m, cell in best]
+        row["truncation"] = max(abs(cut - solved) for cut, solved in pairs)
     if not untrained:
         row["parameters"] = [m["parameters"] for m, _ in best]
         first = best[0][0]  # one seed's curves are enough for a picture
@@ -131,26 +134,28 @@ def _products(member: dict[str, Any], cell: Record, task: Task, untrained: bool)
     """Return what a member spends on a graph; a converged filter is charged what its Krylov sequence needs."""
     if cell.config.get("form") != "converged":
         return int(cell.products or 0)
-    config, origin = cell.config, member["origin"]
-    spectra, z = task.test[origin], task.draw("test", 1)[0, origin]
-    parameters = {name: torch.tensor(p, dtype=torch.float64) for name, p in member["parameters"].items()}
-
-    def error(steps: int) -> float:
-        probe = probe_of(config, task.n)
-        assert isinstance(probe, InversePolynomialProbe)
-        net = UnrolledLanczos(config["k"], 2 * config["k"], probe, init=0.0).double()
-        if not untrained:
-            net.load_state_dict(parameters)
-        probe.cg_steps = steps
-        with torch.no_grad():
-            basis = ritz(net.krylov(spectra.operator(), z=z), net.k)[1]
-        return float(subspace_error(basis, spectra.target(net.k).expand(*basis.shape)).mean())
-
-    solved = error(task.n)
+    solved = _solved_error(member, cell, task, task.n, untrained)
     steps = task.n
-    while steps > 5 and abs(error(steps - 5) - solved) < CONVERGED:
+    while steps > 5 and abs(_solved_error(member, cell, task, steps - 5, untrained) - solved) < CONVERGED:
         steps -= 5
-    return steps + 2 * int(config["k"])
+    return steps + 2 * int(cell.config["k"])
+
+
+def _solved_error(member: dict[str, Any], cell: Record, task: Task, steps: int, untrained: bool = False) -> float:
+    """Return a member's mean test error, one draw a graph, with its filter solved in a Krylov space of ``steps``."""
+    config, origin = cell.config, member["origin"]
+    spectra = task.test[origin]
+    z = spectra.rotate(task.draw("test", 1)[0, origin])
+    probe = probe_of(config, task.n)
+    assert isinstance(probe, InversePolynomialProbe)
+    net = UnrolledLanczos(config["k"], 2 * config["k"], probe, init=0.0).double()
+    if not untrained:
+        net.load_state_dict({name: torch.tensor(p, dtype=torch.float64) for name, p in member["parameters"].items()})
+    if steps:
+        probe.solver, probe.cg_steps = "krylov", steps
+    with torch.no_grad():
+        basis = ritz(net.krylov(spectra.operator(), z=z), net.k)[1]
+    return float(subspace_error(basis, spectra.target(net.k).expand(*basis.shape)).mean())
 
 
 def _row(number: str, name: str, measured: dict[str, Any], budget: int | None = None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from krylow.training.seeds import generator
 from krylow.training.spectra import Spectra, Task
 
 #: Lower ends of the interval that a Chebyshev filter damps, in units of tr(L) / n.
-LOWS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
+LOWS = (0.4, 0.55, 0.7, 0.85, 1.0)
 #: A filter of more sweeps than one orthonormalises the block in between.
 SWEEPS = (1, 2, 4, 8, 16)
 #: Budgets of more than this many times k are large: few of the knobs' positions are tried.
@@ -40,13 +40,11 @@ def standard(task: Task, k: int) -> dict[str, Any]:
     def run(L: Operator, z: Tensor) -> Tensor:
         return ritz(lanczos(L, z, 2 * k), k)[1]
 
-    def ceiling(L: Operator, z: Tensor) -> Tensor:
-        V = lanczos(L, z, 2 * k).V
-        return krylov_ceiling(V, torch.eye(L.n, k, dtype=L.dtype).expand(*V.shape[:-1], k))
-
-    spectra, z = _batch(task.test, TEST_DRAWS), task.draw("test", TEST_DRAWS)
-    ceilings = ceiling(spectra.operator(), z).mean(0).mean(-1)  # (S,)
-    return {"errors": _errors(task, "test", k, run), "products": 2 * k, "vectors": 2 * k, "ceiling": ceilings}
+    z = task.test.rotate(task.draw("test", TEST_DRAWS))
+    target = task.test.target(k)
+    ceilings = [krylov_ceiling(V, target.expand(*V.shape[:-1], k)) for V in _bases(task.test, z, 2 * k)]
+    ceiling = torch.stack(ceilings).mean(0).mean(-1)  # (S,)
+    return {"errors": _errors(task, "test", k, run), "products": 2 * k, "vectors": 2 * k, "ceiling": ceiling}
 
 
 def restarted(task: Task, k: int, products: int) -> dict[str, Any]:
@@ -60,7 +58,7 @@ def restarted(task: Task, k: int, products: int) -> dict[str, Any]:
         return run
 
     # Past some hundred products it has converged whatever it keeps, and trying them all takes minutes.
-    keeps = range(k, 2 * k - 1) if products <= LARGE * k else [k + k // 3]
+    keeps = (k, k + 1, k + k // 3, k + k // 2) if products <= LARGE * k else (k + k // 3,)
     errors, chosen = _tuned(task, k, {keep: method(keep) for keep in keeps})
     return {"errors": errors, "products": products, "vectors": 2 * k, "settings": [{"keep": keep} for keep in chosen]}
 
@@ -79,8 +77,8 @@ def filtered(task: Task, k: int, products: int) -> dict[str, Any]:
     """Measure Chebyshev-filtered subspace iteration with a block of at most 2 k vectors."""
     options = {}
     small = products <= LARGE * k
-    widths, lows = ((k, k + 2, 2 * k), LOWS) if small else ((2 * k,), (0.5, 0.7))
-    for width, sweeps, low in itertools.product(widths, SWEEPS, lows):
+    widths, sweepings, lows = ((k, 2 * k), SWEEPS, LOWS) if small else ((2 * k,), (16,), (0.7,))
+    for width, sweeps, low in itertools.product(widths, sweepings, lows):
         degree = products // (width * sweeps) - 1  # one product a column is for the Rayleigh-Ritz step
         if degree >= 1 and (sweeps == 1 or degree >= 3):
             options[width, sweeps, low] = _filter(width, sweeps, low, degree)
@@ -103,6 +101,8 @@ def _filter(width: int, sweeps: int, low: float, degree: int) -> Method:
 def _tuned(task: Task, k: int, options: dict[Any, Method], width: int = 1) -> tuple[Tensor, list[Any]]:
     """Return each seed's test errors ``(S, graphs)`` under the option that is best on its validation graphs."""
     keys = list(options)
+    if len(keys) == 1:
+        return _errors(task, "test", k, options[keys[0]], width, 1), keys * len(task.seeds)
     validation = torch.stack([_errors(task, "validation", k, options[key], width, 2).mean(-1) for key in keys])
     chosen = [keys[i] for i in validation.argmin(0).tolist()]
     errors = {key: _errors(task, "test", k, options[key], width) for key in set(chosen)}
@@ -112,10 +112,16 @@ def _tuned(task: Task, k: int, options: dict[Any, Method], width: int = 1) -> tu
 def _errors(task: Task, part: str, k: int, method: Method, width: int = 1, draws: int = TEST_DRAWS) -> Tensor:
     """Return the errors of a method, ``(S, graphs)``, mean over the draws."""
     spectra: Spectra = getattr(task, part)
-    z = task.draw(part, draws) if width == 1 else _blocks(task.seeds, spectra, part, draws, width)
+    z = spectra.rotate(task.draw(part, draws) if width == 1 else _blocks(task.seeds, spectra, part, draws, width))
+    target = spectra.target(k)
     with torch.no_grad():
-        basis = method(_batch(spectra, draws).operator(), z)[..., :k]
-    return subspace_error(basis, spectra.target(k).expand(*basis.shape)).mean(0)
+        bases = (method(spectra.operator(), z[i])[..., :k] for i in range(draws))
+        return torch.stack([subspace_error(basis, target.expand(*basis.shape)) for basis in bases]).mean(0)
+
+
+def _bases(spectra: Spectra, z: Tensor, m: int) -> list[Tensor]:
+    with torch.no_grad():
+        return [lanczos(spectra.operator(), z[i], m).V for i in range(len(z))]
 
 
 def _blocks(seeds: Sequence[int], spectra: Spectra, part: str, draws: int, width: int) -> Tensor:
@@ -125,7 +131,3 @@ def _blocks(seeds: Sequence[int], spectra: Spectra, part: str, draws: int, width
         for seed in seeds
     ]
     return torch.stack(blocks, dim=1)
-
-
-def _batch(spectra: Spectra, draws: int) -> Spectra:
-    return Spectra(*(t.expand(draws, *t.shape) for t in (spectra.eigenvalues, spectra.low, spectra.high)))

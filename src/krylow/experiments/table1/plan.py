@@ -82,13 +82,16 @@ def cells(data: str, k: int, seeds: Sequence[int], grid: Grid) -> Iterator[dict[
     """Yield the configuration of every training of one column of the table: each a population and a record."""
     base = {"data": data, "k": k, "seeds": list(seeds), "grid": grid.name, "epochs": grid.epochs}
     for roots in BUDGETS:
-        yield {**base, "net": "roots", "products": roots * k, "loss": "subspace", "lrs": grid.root_lrs}
+        setting = {"products": roots * k, "loss": "subspace", "lrs": grid.root_lrs, "arithmetic": "dense"}
+        yield {**base, "net": "roots", **setting}
     for loss in ("subspace", "theory"):
         yield {**base, "net": "gammas", "loss": loss, **_rates(grid, loss)}
     for form in reversed(FORMS):
         for power, steps, degree in grid.probes[form]:
             for loss in ("subspace", "theory"):
                 setting = {"form": form, "power": power, "cg_steps": steps, "degree": degree}
+                if form == "converged":  # so sharp that its errors have to be measured in dense arithmetic
+                    setting["arithmetic"] = "dense"
                 yield {**base, "net": "probe", **setting, "loss": loss, **_rates(grid, loss)}
 
 

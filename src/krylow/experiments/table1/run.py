@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -55,28 +55,29 @@ def reproduce(
     done = len(todo) - len(missing)
     tell = report or (lambda done, total, what: None)
     tell(done, len(todo), "found")
-    for cell in _train(missing, folder, workers or os.cpu_count() or 1):
+    workers = workers or os.cpu_count() or 1
+    for index, _ in _parallel([functools.partial(run_cell, cell, folder) for cell in missing], workers):
         done += 1
-        tell(done, len(todo), _name(cell))
-    return [assemble(out, folder, name, k, range(seeds), grid) for name in data for k in ks]
+        tell(done, len(todo), _name(missing[index]))
+    columns = [(name, k) for name in data for k in ks]
+    tell(done, len(todo), "measuring the classical rows")
+    jobs = [functools.partial(assemble, out, folder, name, k, range(seeds), grid) for name, k in columns]
+    found = dict(_parallel(jobs, workers))
+    return [found[i] for i in range(len(columns))]
 
 
-def _train(missing: Sequence[dict[str, Any]], folder: Path, workers: int) -> Any:
-    """Train cells and yield each as it is done."""
-    if workers == 1 or len(missing) < 2:
-        for cell in missing:
-            run_cell(cell, folder)
-            yield cell
+def _parallel(jobs: Sequence[Callable[[], Record]], workers: int) -> Iterator[tuple[int, Record]]:
+    """Do the jobs in so many processes, and yield the number and the result of each as it is done."""
+    if workers == 1 or len(jobs) < 2:
+        yield from ((i, job()) for i, job in enumerate(jobs))
         return
     # Spawned, not forked: a forked process inherits locks of threads that do not exist in it.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(missing)), mp_context=context, initializer=one_thread)
-    with pool:
+    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=one_thread) as pool:
         try:
-            futures = {pool.submit(functools.partial(run_cell, cell, folder)): cell for cell in missing}
+            futures = {pool.submit(job): i for i, job in enumerate(jobs)}
             for future in as_completed(futures):
-                future.result()
-                yield futures[future]
+                yield futures[future], future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
