@@ -263,7 +263,7 @@ def _dense_laplacian(W: Tensor, kind: str | None, mask: Tensor | None = None) ->
         with torch.no_grad():
             _checks.not_a_laplacian(loops, W - torch.diag_embed(loops), degree)
     kind = kind or ("generalized" if looped else "combinatorial")
-    L = -W
+    L = 0 - W  # not -W, which has negative zeros
     L.diagonal(dim1=-2, dim2=-1).copy_(degree if kind == "generalized" else degree - loops)
     if kind == "normalized":
         scale = _inverse_root(W.abs().sum(-1))

@@ -108,3 +108,11 @@ def test_small_graphs_are_exhausted(n, block):
         operator = DenseOperator(L)
         pairs = thick_restart(operator, gaussian(operator, block), k, basis_size=max(2 * k, k + 24), max_products=1000)
         np.testing.assert_allclose(pairs.theta[:k], lowest(L, k)[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("budget", range(100, 140, 5))
+def test_a_budget_that_ends_at_the_recheck_still_answers(budget):
+    L = kl.laplacian(random_graph(120, 0.05, seed=1))
+    found = kl.subspace(L, 3, method="thick_restart", tol=1e-10, max_products=budget)
+    assert found.products <= budget
+    assert bool(torch.isfinite(found.basis).all())

@@ -74,7 +74,10 @@ def thick_restart(
     keep = k + max(1, (basis_size - k) // 3) if keep is None else keep
     reference: Ritz | None = None
     while True:
-        max_products -= growth.fill(max_products)
+        used = growth.fill(max_products)
+        if used == 0 and reference is not None:  # the products left do not pay for the recheck's wider block
+            return reference
+        max_products -= used
         ritz = growth.ritz(max(keep, k + 1))
         if max_products < growth.next.shape[-1] or growth.exhausted:
             return ritz
