@@ -20,7 +20,7 @@ from timing import interleaved
 import krylow as kl
 from krylow.experiments.records import Record
 
-METHODS = ("exact", "thick_restart", "chebyshev", "lobpcg")
+METHODS = ("exact", "thick_restart", "chebyshev", "lobpcg", "shift_invert")
 K = 8
 
 

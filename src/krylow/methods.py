@@ -18,16 +18,27 @@ from krylow._checks import InputError
 from krylow.certify import Subspace
 from krylow.floor import PROOF_LIMIT
 from krylow.graph import as_operator
-from krylow.operators import FunctionOperator, Operator
+from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.recipes import METHODS, RECIPES, Options, up_to
 from krylow.response import chebyshev_lowpass, lanczos_lowpass
 
-__all__ = ["EXACT_LIMIT", "METHODS", "SIGNAL_METHODS", "choose", "lowpass", "subspace"]
+__all__ = [
+    "EXACT_LIMIT",
+    "FACTOR_LIMIT",
+    "METHODS",
+    "SIGNAL_METHODS",
+    "SPARSE_EXACT_LIMIT",
+    "choose",
+    "lowpass",
+    "subspace",
+]
 
 #: What :func:`lowpass` takes beside ``METHODS``.
 SIGNAL_METHODS = ("lanczos_signal", "polynomial", "polynomial_jackson")
-#: Graphs up to this size are decomposed by ``auto``.
-EXACT_LIMIT = 500
+#: Up to these sizes ``auto`` decomposes a dense and a sparse graph; a larger sparse one it factorises up to the third.
+EXACT_LIMIT = 1000
+SPARSE_EXACT_LIMIT = 500
+FACTOR_LIMIT = 4096
 
 
 def subspace(
@@ -192,6 +203,9 @@ def choose(L: Operator, k: int, weights: Any = None) -> tuple[str, str]:
         return "unrolled", "weights were given"
     if isinstance(L, FunctionOperator):
         return "thick_restart", "no entries are known, only products"
-    if L.n <= EXACT_LIMIT or (L.n <= PROOF_LIMIT and k > L.n // 8):
+    sparse = isinstance(L, SparseOperator)
+    if L.n <= (SPARSE_EXACT_LIMIT if sparse else EXACT_LIMIT) or (L.n <= PROOF_LIMIT and k > L.n // 8):
         return "exact", f"a graph of {L.n} nodes is fastest to decompose for k = {k}"
+    if sparse and L.n <= FACTOR_LIMIT and L.device.type == "cpu":
+        return "shift_invert", f"a sparse graph of {L.n} nodes is fastest to factorise"
     return "chebyshev", f"a graph of {L.n} nodes is too large to decompose for k = {k}"

@@ -33,7 +33,7 @@ import torch
 
 from krylow._checks import SYMMETRY_EPS, InputError, asymmetric
 from krylow.integrations._frequencies import ZERO_EPS, fixed_signs, missing_extra, unconverged, without_trivial
-from krylow.methods import EXACT_LIMIT, METHODS, subspace
+from krylow.methods import METHODS, SPARSE_EXACT_LIMIT, subspace
 from krylow.operators import SparseOperator
 
 try:
@@ -78,7 +78,7 @@ class _OnGraph(TransformerMixin, BaseEstimator):
         L = _laplacian(W, self.kind)
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         method, why = self.method, None
-        if method == "auto" and planar and L.n > EXACT_LIMIT:
+        if method == "auto" and planar and L.n > SPARSE_EXACT_LIMIT:
             method, why = "shift_invert", "a graph of neighbours in the plane is cheap to factorise"
         found = subspace(L, k, cutoff=cutoff, method=method, tol=self.tol, seed=seed)
         found = found if why is None else replace(found, why=why)
