@@ -211,8 +211,8 @@ def test_auto_factorises_graphs_of_neighbours_in_the_plane_and_says_so(digits):
     assert np.allclose(projector(fitted.embedding_), projector(exact.embedding_), atol=1e-3)
     assert fitted.set_params(method="thick_restart").fit(X).subspace_.method == "thick_restart"
     assert LowPassEmbedding(3).fit(X[:300]).subspace_.method == "exact"
-    assert LowPassEmbedding(3).fit(digits[0][:700]).subspace_.method == "chebyshev"
-    assert LowPassFilter(3, graph=fitted.affinity_matrix_).fit(X).subspace_.method == "chebyshev"
+    assert "plane" not in LowPassEmbedding(3).fit(digits[0][:700]).subspace_.why
+    assert "plane" not in LowPassFilter(3, graph=fitted.affinity_matrix_).fit(X).subspace_.why
 
 
 def test_the_filter_is_the_projector_on_the_low_frequencies():
