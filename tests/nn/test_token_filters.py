@@ -121,6 +121,20 @@ class TestKrylov:
             grads.append(g.grad.double())
         torch.testing.assert_close(grads[1], grads[0], rtol=0, atol=2e-5 * float(grads[0].abs().max()))
 
+    @pytest.mark.parametrize("band", [Band(cutoff=0.5), Band(k=6)])
+    def test_with_neutral_gammas_it_is_that_of_lanczos_even_where_the_space_nearly_closes(self, band):
+        x, c = draw(1, 64, 3, seed=1).float(), draw(1, 64, 3, seed=2).float()
+        points = matching_graph(64, 20, noise=0.05).float()
+        one = torch.ones(20)
+        grads = []
+        for relaxation in (None, Relaxation(one, one)):
+            g = points.clone().requires_grad_()
+            graph = TokenGraph(g, None, "normalized")
+            (c * krylov_filter(graph, x, band, 20, relaxation=relaxation)).sum().backward()
+            grads.append(g.grad)
+        assert grads[0].norm() > 0
+        torch.testing.assert_close(grads[1], grads[0])
+
     def test_it_stays_bounded_where_the_recurrence_s_explodes(self):
         x, c = draw(1, 64, 3, seed=1), draw(1, 64, 3, seed=2)
         points = matching_graph(64, 20, noise=0.05)

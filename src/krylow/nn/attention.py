@@ -73,12 +73,14 @@ class LowPassAttention(nn.Module):
         it: probe and recurrence run on the matrix that one Krylov sequence of ``m + probe_steps`` vectors has made of
         the graph. None: Gaussian, and no more vectors.
     gradient
-        "basis": that of f(L) with the unseen part of the spectrum at its mean, the Krylov basis held constant; the
-        gammas' and the probe's are exact. "recurrence": through every step, on a tape, with the probe on L itself:
-        that of the numbers computed, which explodes where the steps have not converged.
+        "basis": that of f(L) for the graph, with the Krylov basis held constant and the unseen part of the spectrum at
+        its mean; that of the numbers computed for the gammas and the probe. "recurrence": the latter for all, through
+        every step, on a tape, with the probe on L itself; it explodes where the steps have not converged.
     init
         First value of the $\upsilon$ in $\gamma^{(1)} = 1 - \upsilon^2$ and $\gamma^{(2)} = 1 + \upsilon^2$, whose
-        gradient at exactly 0 is 0.
+        gradient at exactly 0 is 0. Where a Krylov space nearly closes the Ritz vectors hang on the gammas by a factor
+        of $1 / \beta_j$, and so does their gradient: clip that of the parameters ``upsilon1`` and ``upsilon2`` apart
+        from the rest, which it would otherwise drown.
     bias
         Of the value and output projections.
     batch_first

@@ -10,9 +10,10 @@ keeps some Ritz vectors, or, where $\mu$ is below the cutoff, keeps the rest and
 
 $$y = Q B B^\top Q^\top x \qquad \text{or} \qquad y = x - Q B B^\top Q^\top x .$$
 
-The gradient is that of $f(L)$ at $\tilde L$, which is the exact filter's where the basis is complete. The basis itself
-is held constant for it: differentiating the recurrence as well divides by $\beta_j$ at every step, which gives the
-exact filter's gradient where it has converged, and up to thousands of times its norm where it has not.
+The graph's gradient is that of $f(L)$ at $\tilde L$, which is the exact filter's where the basis is complete. No
+recurrence is differentiated for it: that divides by $\beta_j$ at every step, which gives the exact filter's gradient
+where it has converged, and up to thousands of times its norm, or rounding, where it has not. The gradient of the gammas
+and of a probe goes through the relaxed recurrence, which is where they act.
 """
 
 from __future__ import annotations
@@ -139,17 +140,13 @@ def krylov_filter(
         sign = torch.where((rest > 0) & (mu <= band.cutoff), -sign, sign)
     keeps = None if band.k is not None else ((1 - sign) / 2)[:, None, None]  # the response to the rest, 0 or 1
     A = sign[:, None, None] * H
-    if relaxation is None:
-        B = _lowest(A, live, band, sign)
-    else:
-        B = _relaxed(A, live, band, sign, relaxation, None if through_recurrence else probe)
     if through_recurrence:
+        B = _lowest(A, live, band, sign) if relaxation is None else _relaxed(A, live, band, sign, relaxation, None)
         return _response(x, Q @ B, keeps)
-    gap = (B * (H @ B)).sum(-2).detach() - mu[:, None]  # (batch, w), from each Ritz value to the unseen ones
-    spread = torch.maximum(H.detach().diagonal(dim1=-2, dim2=-1).amax(-1), mu)[:, None]
-    gap = -sign[:, None] * torch.maximum(-sign[:, None] * gap, UNSEEN_GAP * spread)
-    inverse = torch.where((rest > 0)[:, None] & (gap != 0), 1 / gap, torch.zeros_like(gap))
-    y: Tensor = _Project.apply(x, Q, B, LQ, keeps, inverse[:, None, :])
+    C = _lowest(A, live, band, sign)  # carries the graph's gradient
+    B = C.detach() if relaxation is None else _relaxed(A.detach(), live, band, sign, relaxation, probe)
+    inverse = _inverse_gaps(C.detach(), H.detach(), mu, sign) * (rest > 0)[:, None]
+    y: Tensor = _Project.apply(x, Q, B, C, LQ, keeps, inverse[:, None, :])
     return y
 
 
@@ -230,6 +227,18 @@ def _relaxed(A: Tensor, live: Tensor, band: Band, sign: Tensor, relaxation: Rela
     return orthonormalize(krylov.V @ (log_d.exp()[..., None] * Y))
 
 
+def _inverse_gaps(B: Tensor, H: Tensor, mu: Tensor, sign: Tensor) -> Tensor:
+    r"""Return $1 / (\theta_i - \mu)$, ``(batch, w)``, for the Ritz values of B's columns.
+
+    Where the rest is dropped (sign 1) those are below it, where it is kept above: a gap of the wrong sign, or hardly
+    any, counts as the least one.
+    """
+    gap = (B * (H @ B)).sum(-2) - mu[:, None]
+    spread = torch.maximum(H.diagonal(dim1=-2, dim2=-1).amax(-1), mu)[:, None]
+    gap = -sign[:, None] * torch.maximum(-sign[:, None] * gap, UNSEEN_GAP * spread)
+    return torch.where(gap != 0, 1 / gap, torch.zeros_like(gap))
+
+
 def _above(A: Tensor) -> Tensor:
     """Return a number above every eigenvalue, ``(batch, 1)``, without a gradient."""
     return 1 + 2 * A.detach().abs().sum(-1).amax(-1, keepdim=True)
@@ -270,23 +279,31 @@ class _Project(torch.autograd.Function):
     r"""The response with $U = Q B$, and the gradient of $f(L)$ at $\tilde L$.
 
     A change $F = (I - Q Q^\top) \, dL \, Q$ couples the basis with what it has not seen, and moves each Ritz vector
-    $u_i = Q b_i$ by $F b_i / (\theta_i - \mu)$. What happens inside the basis goes through B.
+    $Q c_i$ by $F c_i / (\theta_i - \mu)$; what L does inside the basis goes through C, the Ritz vectors of H. Those of
+    the relaxed recurrence, B, are the ones applied, and pass the gradient on to what was learned there.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, Q: Tensor, B: Tensor, LQ: Tensor, keeps: Tensor | None, inverse: Tensor) -> Tensor:
-        ctx.save_for_backward(x, Q, B, keeps, inverse)
+    def forward(
+        ctx: Any, x: Tensor, Q: Tensor, B: Tensor, C: Tensor, LQ: Tensor, keeps: Tensor | None, inverse: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(x, Q, B, C, keeps, inverse)
         return _response(x, Q @ B, keeps)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, Q, B, keeps, inverse = ctx.saved_tensors
-        U = Q @ B
-        xU, gU = x.mT @ U, grad.mT @ U  # (batch, c, w)
-        if keeps is not None:
-            xU, gU = (1 - 2 * keeps) * xU, (1 - 2 * keeps) * gU
-        grad_U = grad @ xU + x @ gU  # (batch, n, w)
-        grad_B = Q.mT @ grad_U
-        outside = grad_U - Q @ grad_B
-        return _response(grad, U, keeps), None, grad_B, (outside * inverse) @ B.mT, None, None
+        x, Q, B, C, keeps, inverse = ctx.saved_tensors
+        grad_B = Q.mT @ _basis_gradient(grad, x, Q @ B, keeps) if ctx.needs_input_grad[2] else None
+        grad_U = _basis_gradient(grad, x, Q @ C, keeps)
+        grad_C = Q.mT @ grad_U
+        outside = grad_U - Q @ grad_C
+        return _response(grad, Q @ B, keeps), None, grad_B, grad_C, (outside * inverse) @ C.mT, None, None
+
+
+def _basis_gradient(grad: Tensor, x: Tensor, U: Tensor, keeps: Tensor | None) -> Tensor:
+    """Return the gradient of :func:`_response` with respect to U, ``(batch, n, w)``."""
+    xU, gU = x.mT @ U, grad.mT @ U  # (batch, c, w)
+    if keeps is not None:
+        xU, gU = (1 - 2 * keeps) * xU, (1 - 2 * keeps) * gU
+    return grad @ xU + x @ gU
