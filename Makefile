@@ -40,8 +40,10 @@ test-slow: setup  ## the end-to-end tests (minutes)
 reproduce: setup  ## train and measure the paper's table 1
 	$(BIN)/krylow reproduce table1
 
-bench: setup  ## the peers side by side
-	$(BIN)/krylow bench
+bench: setup  ## small graphs beside PyG and eigh, and where each method wins; then the tables made from that
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/batch.py --out results/batch
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/crossover.py --out results/crossover
+	$(BIN)/python benchmarks/tables.py
 
 docs: setup  ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -b html docs docs/_build/html

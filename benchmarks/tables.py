@@ -1,0 +1,66 @@
+"""Write the tables of README and docs from the records: `python benchmarks/tables.py`. Measures nothing.
+
+A table stands between a pair of comments, `<!-- name -->` and `<!-- /name -->`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from krylow.experiments.records import Record, find
+from krylow.experiments.table1 import render_markdown
+
+ROOT = Path(__file__).parent.parent
+
+
+def crossover() -> str:
+    (record,) = find(ROOT / "results" / "crossover", kind="crossover")
+    methods = record.config["methods"]
+    lines = ["| graphs | " + " | ".join(methods) + " | auto |", "| --- |" + " --- |" * (len(methods) + 1)]
+    for name, row in record.results.items():
+        seconds = row["seconds"]
+        best = min(seconds.values())
+        cells = [f"**{s:.3f}**" if s == best else f"{s:.3f}" for s in (seconds[m] for m in methods)]
+        lines.append(f"| {name} | " + " | ".join(cells) + f" | {row['auto']} |")
+    return "\n".join([*lines, "", source(record, ROOT / "results" / "crossover")])
+
+
+def batch() -> str:
+    (record,) = find(ROOT / "results" / "batch", kind="batch")
+    r, c = record.results, record.config
+    lines = [
+        f"The k = {c['k']} subspaces of {c['graphs']} graphs of {c['nodes']} nodes, float32, {c['threads']} thread:",
+        "",
+        "| | seconds | time / krylow's |",
+        "| --- | --- | --- |",
+        f"| PyG `AddLaplacianEigenvectorPE` | {r['seconds pyg']:.2f} | {r['ratio pyg / krylow']:.1f} |",
+        f"| batched `torch.linalg.eigh` | {r['seconds eigh']:.3f} | {r['ratio eigh / krylow']:.1f} |",
+        f"| `kl.subspace(L, k)`, largest error {r['largest error of krylow']:.0e} | {r['seconds krylow']:.3f} | 1 |",
+        f"| the same, from PyG's `Data` objects on | {r['seconds krylow_from_data']:.3f} "
+        f"| PyG / this: {r['ratio pyg / krylow from the same Data']:.1f} |",
+    ]
+    return "\n".join([*lines, "", source(record, ROOT / "results" / "batch")])
+
+
+def table1() -> str:
+    return render_markdown(find(ROOT / "results" / "table1", kind="table1")).rstrip()
+
+
+def source(record: Record, folder: Path) -> str:
+    commit = (record.commit or "no commit")[:7]
+    return f"Record `{(folder / record.file_name).relative_to(ROOT)}`, commit {commit}."
+
+
+def fill(path: Path, name: str, text: str) -> None:
+    page = path.read_text(encoding="utf-8")
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", flags=re.DOTALL)
+    if not pattern.search(page):
+        raise SystemExit(f"{path} has no place for the table {name!r}.")
+    path.write_text(pattern.sub(lambda m: f"{m[1]}{text}\n{m[2]}", page), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    fill(ROOT / "docs" / "choosing-a-method.md", "crossover", crossover())
+    fill(ROOT / "README.md", "batch", batch())
+    fill(ROOT / "README.md", "table1", table1())
