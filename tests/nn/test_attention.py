@@ -1,10 +1,12 @@
 """Low-pass attention is the exact filter where its basis is complete, knows no padding, and trains from any start."""
 
+import itertools
+
 import pytest
 import torch
 
 from krylow import InputError
-from krylow.nn import InversePolynomialProbe, LowPassAttention, TokenGraph
+from krylow.nn import InversePolynomialProbe, LowPassAttention, RootProbe, TokenGraph
 from krylow.nn.attention import FILTERS, IN_A_BASIS
 from krylow.nn.graph_learning import KINDS
 from krylow.nn.token_filters import Band, exact_filter
@@ -213,6 +215,14 @@ STARTS = {
     "one token": lambda x: (x[:, :1], {}),
 }
 
+VARIANTS = {
+    "recurrence": lambda: {"gradient": "recurrence"},
+    "probe": lambda: {"probe": InversePolynomialProbe(3, 2, 4)},
+    "probe, recurrence": lambda: {"probe": InversePolynomialProbe(3, 2, 4), "gradient": "recurrence"},
+    "root probe": lambda: {"probe": RootProbe(3)},
+    "graph per head": lambda: {"graph_per_head": True},
+}
+
 
 class TestAnyStart:
     @pytest.mark.parametrize("kind", KINDS)
@@ -229,3 +239,14 @@ class TestAnyStart:
             assert parameter.grad is not None, name
             assert torch.isfinite(parameter.grad).all(), name
         assert net.value.weight.grad.abs().max() > 0
+
+    @pytest.mark.parametrize("start", STARTS)
+    @pytest.mark.parametrize("variant", VARIANTS)
+    def test_so_it_is_with_probes_heads_and_tapes(self, variant, start):
+        for kind, band in itertools.product(KINDS, BANDS.values()):
+            x, options = STARTS[start](draw(4, 12, 8, dtype=torch.float32))
+            net = attention("unrolled", m=8, kind=kind, **options, **band, **VARIANTS[variant]()).float()
+            (draw(*x.shape, seed=2, dtype=torch.float32) * net(x)).sum().backward()
+            for name, parameter in net.named_parameters():
+                assert parameter.grad is not None, name
+                assert torch.isfinite(parameter.grad).all(), (name, kind, band)
