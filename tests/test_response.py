@@ -185,3 +185,13 @@ def test_low_degrees(degree):
     y = chebyshev_lowpass(DenseOperator(L), randn(6, 1), cutoff=1.0, degree=degree)
     assert y.shape == (6, 1)
     assert y.isfinite().all()
+
+
+@pytest.mark.parametrize("cutoff", [-0.5, 0.0, 1.0, 2.0, 3.0])
+def test_coefficients_have_a_gradient_at_and_beyond_the_ends(cutoff):
+    low, high = (torch.tensor(b, dtype=F64, requires_grad=True) for b in (0.0, 2.0))
+    c = chebyshev_coefficients(torch.tensor(cutoff, dtype=F64), low, high, 5)
+    c.sum().backward()
+    assert bool(torch.isfinite(torch.stack([low.grad, high.grad])).all())
+    kept = float(c[0])  # the mean of the response: all, none, or something between
+    assert kept == (0.0 if cutoff <= 0 else 1.0 if cutoff >= 2 else pytest.approx(0.5))

@@ -36,8 +36,10 @@ def chebyshev_coefficients(cutoff: Tensor, low: Tensor, high: Tensor, degree: in
     >>> chebyshev_coefficients(0 * one, -one, one, 1)
     tensor([ 0.5000, -0.6366])
     """
-    x = ((2 * cutoff - high - low) / (high - low)).clamp(-1, 1)
-    phi = torch.acos(x)[..., None]
+    x = (2 * cutoff - high - low) / (high - low)
+    inside = x.abs() < 1  # beyond the ends the response is constant, and acos has no slope to give
+    constant = torch.where(x < 0, torch.full_like(x, torch.pi), torch.zeros_like(x))
+    phi = torch.where(inside, torch.acos(torch.where(inside, x, torch.zeros_like(x))), constant)[..., None]
     j = torch.arange(1, degree + 1, dtype=phi.dtype, device=phi.device)
     coefficients = torch.cat([1 - phi / torch.pi, -2 * torch.sin(j * phi) / (j * torch.pi)], dim=-1)
     return coefficients * _jackson(degree, phi) if jackson else coefficients
