@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+import krylow as kl
+from krylow.experiments.records import find
+from krylow.experiments.table1.assemble import KIND
+from krylow.experiments.table1.weights import network
+from krylow.nn.storage import SHIPPED
+
+RESULTS = Path(__file__).parents[2] / "results" / "table1"
+NAMES = sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
+
+
+def test_the_paper_settings_on_sbm_are_shipped():
+    assert {"sbm-k6", "sbm-k8", "sbm-k10"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_network_loads_and_says_what_it_is(name):
+    net = kl.load(name)
+    assert (SHIPPED / f"{name}.safetensors").stat().st_size < 8000
+    assert net.m == 2 * net.k == net.card["basis_vectors"]
+    probe = net.probe
+    assert net.card["products"] == probe.power * probe.cg_steps * probe.degree + net.m
+    assert 0 < net.card["test_error"] < 1
+
+
+@pytest.mark.parametrize("k", [6, 8, 10])
+def test_a_shipped_network_does_on_fresh_graphs_what_its_card_says(k):
+    net = kl.load(f"sbm-k{k}")
+    W = kl.data.sbm(12, generator=torch.Generator().manual_seed(1234), dtype=torch.float64)
+    L = kl.laplacian(W)
+    U = torch.linalg.eigh(L.to_dense())[1][..., :k]
+    with torch.no_grad():
+        error = kl.metrics.subspace_error(net(L, generator=torch.Generator().manual_seed(0)).basis, U).mean().item()
+    mean, std = net.card["test_error_all_seeds"]
+    assert error == pytest.approx(mean, abs=3 * std + 0.03)
+
+
+@pytest.mark.skipif(not RESULTS.is_dir(), reason="the records are part of a checkout, not of an installation")
+def test_shipped_networks_are_those_of_the_records():
+    by_name = {record.file_name: record for record in find(RESULTS, kind=KIND)}
+    for name in NAMES:
+        net = kl.load(name)
+        again, card = network(by_name[net.card["record"]])
+        assert card == net.card
+        assert all(torch.equal(a, b) for a, b in zip(net.parameters(), again.parameters(), strict=True))
