@@ -47,5 +47,5 @@ def test_settled_is_relative_to_the_norm():
     L = DenseOperator(laplacian_matrix(random_graph(10, seed=0)))
     norm = float(L.norm_bound())
     root = torch.finfo(F64).eps ** 0.5
-    assert bool(settled(L, torch.tensor([0.0, 0.9 * root * norm], dtype=F64)))
-    assert not bool(settled(L, torch.tensor([0.0, 1.1 * root * norm], dtype=F64)))
+    assert bool(settled(L.norm_bound(), torch.tensor([0.0, 0.9 * root * norm], dtype=F64)))
+    assert not bool(settled(L.norm_bound(), torch.tensor([0.0, 1.1 * root * norm], dtype=F64)))

@@ -103,5 +103,5 @@ def unconverged(found: Subspace) -> str | None:
     )
     gaps = (found.following - found.following_residual)[..., None] - found.ritz_values
     error = davis_kahan(residuals, gaps)
-    wanting = (error > found.tol) & ~settled(found.operator, residuals)
+    wanting = (error > found.tol) & ~settled(found.operator.norm_bound(), residuals)
     return Status.MAX_STEPS.advice if bool(wanting.any()) else None

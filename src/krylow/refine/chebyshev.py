@@ -61,7 +61,7 @@ def chebyshev_subspace(
     high = L.gershgorin()[1]
     ritz = rotate(L, X)
     spent = X.shape[-1]
-    while not bool(((ritz.estimate(k) <= tol) | settled(L, ritz.residuals[..., : k + 1])).all()):
+    while not bool(((ritz.estimate(k) <= tol) | settled(L.norm_bound(), ritz.residuals[..., : k + 1])).all()):
         first, cut = ritz.theta[..., 0], ritz.theta[..., -1]
         sweep = degree or _degree(ritz.theta[..., k - 1], cut, high)
         if spent + (sweep + 1) * X.shape[-1] > max_products:

@@ -55,7 +55,7 @@ def _solve(L: Operator, X: Tensor, k: int, tol: float, max_products: int) -> Rit
     M = LinearOperator((L.n, L.n), matvec=precondition, matmat=precondition, dtype=inverse.dtype)
     budget = L.products + max_products
     pairs = rotate(L, X)
-    while not bool((pairs.estimate(k) <= tol) | settled(L, pairs.residuals[..., : k + 1])):
+    while not bool((pairs.estimate(k) <= tol) | settled(L.norm_bound(), pairs.residuals[..., : k + 1])):
         if L.products + (SWEEPS + 1) * X.shape[-1] > budget:
             break
         with warnings.catch_warnings():

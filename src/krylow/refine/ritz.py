@@ -11,7 +11,7 @@ from krylow.linalg.bounds import davis_kahan
 from krylow.linalg.rayleigh_ritz import rayleigh_ritz
 from krylow.operators import Operator
 
-#: Residuals below this power of eps, times ||L||, are as small as they need to be: no gap will show any more.
+#: Residuals below this power of eps, times the norm, are as small as they need to be: no gap will show any more.
 SETTLED_POWER = 0.5
 
 
@@ -42,9 +42,9 @@ class Ritz:
         return davis_kahan(self.residuals[..., :k], gaps)
 
 
-def settled(L: Operator, residuals: Tensor) -> Tensor:
-    """Return where all residuals ``(*batch, k)`` are so small that further work cannot change the answer."""
-    return residuals.amax(-1) <= torch.finfo(L.dtype).eps ** SETTLED_POWER * L.norm_bound()
+def settled(scale: Tensor, residuals: Tensor) -> Tensor:
+    """Return where all residuals ``(*batch, k)`` are so small against ``scale`` that further work changes nothing."""
+    return residuals.amax(-1) <= torch.finfo(residuals.dtype).eps ** SETTLED_POWER * scale
 
 
 def rotate(L: Operator, X: Tensor) -> Ritz:

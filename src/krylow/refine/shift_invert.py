@@ -59,7 +59,14 @@ def shift_invert(
     )
     inverse.mask = A.mask
     pairs = thick_restart(
-        inverse, X.double(), k, basis_size=basis_size, tol=tol, max_products=max_products, generator=generator
+        inverse,
+        X.double(),
+        k,
+        basis_size=basis_size,
+        tol=tol,
+        max_products=max_products,
+        scale=1 / A.norm_bound().clamp(min=torch.finfo(A.dtype).tiny),  # the least that a value of the inverse can be
+        generator=generator,
     )
     live = pairs.theta.isfinite()
     vectors = pairs.X

@@ -38,6 +38,7 @@ def thick_restart(
     tol: float = 0.0,
     max_products: int,
     recheck: bool = True,
+    scale: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Ritz:
     r"""Return the lowest Ritz pairs from a restarted basis of at most ``basis_size`` vectors.
@@ -65,9 +66,12 @@ def thick_restart(
         Most products with L.
     recheck
         Whether to look for missed eigenvectors before stopping.
+    scale
+        ``(*batch,)`` the size of the wanted values, where that is far below the norm of L. None: the norm.
     generator
         Source of the random block.
     """
+    scale = L.norm_bound() if scale is None else scale
     generator = generator or torch.Generator(device=L.device).manual_seed(1)
     block = X.shape[-1]
     growth = _Growth(L, X, basis_size, generator=generator)
@@ -81,7 +85,7 @@ def thick_restart(
         ritz = growth.ritz(max(keep, k + 1))
         if max_products < growth.next.shape[-1] or growth.exhausted:
             return ritz
-        if tol == 0 or not bool(((ritz.estimate(k) <= tol) | settled(L, ritz.residuals[..., : k + 1])).all()):
+        if tol == 0 or not bool(((ritz.estimate(k) <= tol) | settled(scale, ritz.residuals[..., : k + 1])).all()):
             growth.restart(ritz, keep)
         elif not recheck or (reference is not None and not _lower(ritz, reference, k)):
             return ritz
@@ -204,6 +208,7 @@ class _Growth:
             size = torch.linalg.vector_norm(Z, dim=-2, keepdim=True)
             Z = self._project_out(Z / size)
         Q, R = torch.linalg.qr(torch.where(spent[..., None, :], Z, Q))
-        gone = R.diagonal(dim1=-2, dim2=-1).abs() <= self.L.n * torch.finfo(Q.dtype).eps
+        # Of a random vector something of order n^-1/2 is left where there is room; what is less is rounding.
+        gone = R.diagonal(dim1=-2, dim2=-1).abs() <= torch.finfo(Q.dtype).eps ** 0.5
         Q = Q * ~gone[..., None, :]
         return Q, Q.mT @ W
