@@ -237,3 +237,8 @@ def test_the_bound_is_sharp():
     assert int(seen.sum()) >= 10
     assert float(ratio.min()) >= 1
     assert float(ratio.median()) <= 3
+
+
+def test_a_status_says_its_name_and_what_to_do():
+    assert [str(status) for status in Status] == ["CONVERGED", "MAX_STEPS", "NO_GAP", "MISSED", "BREAKDOWN"]
+    assert all(status.advice.endswith(".") for status in Status)

@@ -40,6 +40,9 @@ class Status(IntEnum):
     MISSED = 3
     BREAKDOWN = 4
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def advice(self) -> str:
         """One sentence on what happened and what to do."""
