@@ -23,6 +23,10 @@ class Probe(nn.Module):
     def response(self, lam: Tensor) -> Tensor:
         """Return the probe's frequency response at the eigenvalues ``lam`` of the operator it scales to."""
 
+    def shifts(self, L: Operator) -> Tensor | None:
+        """Return the roots ``(*batch, d)`` of a polynomial probe, which may then be applied as shifts; else None."""
+        return None
+
     def config(self) -> dict[str, int | str | float]:
         """Return the constructor's arguments, for saving."""
         return {}

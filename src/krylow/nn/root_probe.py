@@ -93,11 +93,15 @@ class RootProbe(Probe):
         """``(d,)`` roots in units of tr(L) / n, in the order they are applied."""
         return self.log_rho.exp()
 
-    def forward(self, L: Operator, z: Tensor) -> Tensor:
-        """Return the start vector ``(*batch, n, 1)``."""
+    def shifts(self, L: Operator) -> Tensor:
+        """Return the roots for L, ``(*batch, d)``."""
         scale = L.diagonal().sum(-1) / L.sizes  # (*batch,)
         scale = torch.where(scale > 0, scale, torch.ones_like(scale))
-        inverse = 1 / (self.rho.to(z.dtype) * scale[..., None])  # (*batch, d)
+        return self.rho.to(L.dtype) * scale[..., None]
+
+    def forward(self, L: Operator, z: Tensor) -> Tensor:
+        """Return the start vector ``(*batch, n, 1)``."""
+        inverse = 1 / self.shifts(L)
         v = z
         for i in range(self.count):
             v = v - inverse[..., i, None, None] * (L @ v)

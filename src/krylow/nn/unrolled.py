@@ -13,6 +13,8 @@ from krylow.certify import Subspace
 from krylow.extract import ritz
 from krylow.graph import as_operator
 from krylow.nn.probes import InversePolynomialProbe, Probe
+from krylow.operators import DiagonalOperator
+from krylow.refine.implicit_restart import implicit_restart
 from krylow.refine.lanczos import Krylov, lanczos
 from krylow.start.gaussian import gaussian
 
@@ -39,7 +41,8 @@ class UnrolledLanczos(nn.Module):
         First value of every $\upsilon$. Their gradient at exactly 0 is 0: start slightly off to train them.
     reorthogonalize
         Classical steps with full reorthogonalisation, the gammas held at 1. A start that is filtered well lies nearly
-        in a space of k dimensions, where the plain recurrence loses its orthogonality within 2 k steps.
+        in a space of k dimensions, where the plain recurrence loses its orthogonality within 2 k steps; the roots of a
+        :class:`~krylow.nn.RootProbe` are then applied as shifts of implicit restarts, which needs no such start.
 
     Shapes
     ------
@@ -96,6 +99,9 @@ class UnrolledLanczos(nn.Module):
         L = as_operator(L)
         z = gaussian(L, 1, generator=generator) if z is None else z
         z = z if L.mask is None else z * L.mask[..., None]  # a padding node is no part of the graph
+        shifts = self.probe.shifts(L) if self.reorthogonalize and self.m > self.k else None
+        if shifts is not None and not isinstance(L, DiagonalOperator):  # on a diagonal the product loses nothing
+            return implicit_restart(L, z, self.k, self.m, shifts)
         if self.reorthogonalize:
             return lanczos(L, self.probe(L, z), self.m, reorthogonalize=True)
         gamma1, gamma2 = self.gamma1.to(L.dtype), self.gamma2.to(L.dtype)

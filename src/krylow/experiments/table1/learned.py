@@ -58,10 +58,9 @@ def run_cell(config: dict[str, Any], folder: str | Path) -> Record:
     if known is not None:
         return known
     started, clock = datetime.now(UTC), time.perf_counter()
-    dense = config.get("arithmetic") == "dense"
-    measured = load_task(config["data"], tuple(config["seeds"]), dense)
-    # A filter that is solved exactly can be trained in the eigenbasis alone; with roots, training is dense too.
-    task = measured if config["net"] == "roots" else load_task(config["data"], tuple(config["seeds"]))
+    task = load_task(config["data"], tuple(config["seeds"]))
+    # Sharp filters are trained in the eigenbasis, where no component is lost, and measured on the graphs themselves.
+    measured = load_task(config["data"], tuple(config["seeds"]), config.get("arithmetic") == "dense")
     nets, members = population(config, task)
     state = Path(folder) / "states" / record_name(KIND, config, None).removesuffix(".json")
     recipe = Recipe(loss=config["loss"], epochs=config["epochs"])
@@ -113,7 +112,7 @@ def population(config: dict[str, Any], task: Task) -> tuple[list[UnrolledLanczos
 
 
 def root_network(k: int, count: int, low: float, high: float) -> UnrolledLanczos:
-    """Return a root probe followed by 2 k steps that stay orthonormal, as those of thick restart do."""
+    """Return a root probe for 2 k vectors that stay orthonormal, as those of thick restart do."""
     return UnrolledLanczos(k, 2 * k, RootProbe(count, low, high), init=0.0, reorthogonalize=True).double()
 
 

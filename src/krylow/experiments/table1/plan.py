@@ -82,7 +82,13 @@ def cells(data: str, k: int, seeds: Sequence[int], grid: Grid) -> Iterator[dict[
     """Yield the configuration of every training of one column of the table: each a population and a record."""
     base = {"data": data, "k": k, "seeds": list(seeds), "grid": grid.name, "epochs": grid.epochs}
     for roots in BUDGETS:
-        setting = {"products": roots * k, "loss": "subspace", "lrs": grid.root_lrs, "arithmetic": "dense"}
+        setting = {
+            "products": roots * k,
+            "loss": "subspace",
+            "lrs": grid.root_lrs,
+            "arithmetic": "dense",
+            "roots": "implicit",
+        }
         yield {**base, "net": "roots", **setting}
     for loss in ("subspace", "theory"):
         yield {**base, "net": "gammas", "loss": loss, **_rates(grid, loss)}
