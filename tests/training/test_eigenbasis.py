@@ -5,6 +5,7 @@ import krylow as kl
 from krylow.extract import ritz
 from krylow.metrics import subspace_error
 from krylow.nn import GaussianProbe, InversePolynomialProbe, RootProbe, UnrolledLanczos
+from krylow.refine.lanczos import lanczos
 from krylow.training.eigenbasis import EigenbasisProbe, polynomial, to_eigenbasis, to_literal
 from krylow.training.spectra import Spectra
 
