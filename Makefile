@@ -43,6 +43,7 @@ reproduce: setup  ## train and measure the paper's table 1
 bench: setup  ## small graphs beside PyG and eigh, and where each method wins; then the tables made from that
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/batch.py --out results/batch
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/crossover.py --out results/crossover
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/certificate.py --out results/certificate
 	$(BIN)/python benchmarks/tables.py
 
 docs: setup  ## build the documentation into docs/_build/html

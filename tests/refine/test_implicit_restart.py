@@ -86,3 +86,15 @@ def test_an_invariant_start_is_frozen():
     )
     assert bool(torch.isfinite(found.V).all())
     assert int(found.steps) <= 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64], ids=["float32", "float64"])
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_a_closed_space_gives_no_vectors_of_rounding(count, dtype):
+    """K5 has two eigenvalues: whatever m is, a Krylov space holds the constant vector and one more."""
+    dense = laplacian_matrix(torch.ones(5, 5, dtype=F64) - torch.eye(5, dtype=F64)).to(dtype)
+    shifts = torch.linspace(6.0, 9.0, count, dtype=dtype)
+    found = implicit_restart(kl.operators.DenseOperator(dense), start(5).to(dtype), 2, 9, shifts)
+    assert int(found.steps) == 2
+    constant = torch.full((5, 1), 5**-0.5, dtype=dtype)
+    assert float((found.V.mT @ constant).norm()) == pytest.approx(1.0, abs=rounding(dtype, 5, 100))

@@ -36,7 +36,8 @@ def implicit_restart(L: Operator, z: Tensor, k: int, m: int, shifts: Tensor) -> 
     tiny = breakdown_threshold(L)[..., None, None]
     V = torch.zeros_like(z)[..., :0]
     T = z.new_zeros((*z.shape[:-2], 0, 0))
-    V, T, f = _grow(L, V, T, z, m, torch.zeros_like(tiny))
+    V, T, f = _grow(L, V, T, z, 1, torch.zeros_like(tiny))  # the start has a size of its own, unlike residuals
+    V, T, f = _grow(L, V, T, f, m, tiny)
     for group in shifts.split(m - k, dim=-1) if shifts.shape[-1] else ():
         V, T, f = _compress(V, T, f, group)
         V, T, f = _grow(L, V, T, f, m, tiny)
