@@ -1,0 +1,14 @@
+"""The command line: one module a command, each of which imports what it needs when it runs.
+
+So ``krylow --help`` is there at once. A new command is a module here with ``@app.command()``, named below.
+"""
+
+from krylow.cli import reproduce, train
+from krylow.cli.app import app
+
+__all__ = ["app", "main", "reproduce", "train"]
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
