@@ -113,6 +113,68 @@ def test_products_count_columns_and_passes_count_sweeps(row):
     assert (L.products, L.passes) == (4, 2)
 
 
+@pytest.mark.parametrize("columns", [1, 2, 7, 16, 33])
+@pytest.mark.parametrize("second", [True, False], ids=["with Y", "without"])
+def test_three_term_step(row, dtype, columns, second):
+    matrix, X = row.matrix(dtype), block(row, columns, dtype)
+    Y = 3 * X.flip(-2) - 1 if second else None
+    L = row.build(matrix)
+    expected = 2.0 * (matrix.double() @ X.double()) - 0.5 * X.double()
+    if second:
+        expected = expected + 0.25 * Y.double()
+    noise = rounding(dtype, N, float(expected.abs().max()))
+    fresh = L.three_term(X, Y, 2.0, -0.5, 0.25)
+    assert (L.products, L.passes) == (columns, 1)
+    torch.testing.assert_close(fresh.double(), expected, rtol=0, atol=noise)
+    assert fresh.dtype == dtype
+    a, b, c = (torch.full((*row.batch, 1, 1), v, dtype=dtype) for v in (2.0, -0.5, 0.25))
+    torch.testing.assert_close(L.three_term(X, Y, a, b, c).double(), expected, rtol=0, atol=noise)
+    for out in (torch.full_like(X, torch.nan), *([Y.clone()] if second else [])):
+        before = X.clone()
+        written = L.three_term(X, out if second and not out.isnan().any() else Y, 2.0, -0.5, 0.25, out=out)
+        assert written is out
+        torch.testing.assert_close(out.double(), expected, rtol=0, atol=noise)
+        assert torch.equal(X, before)
+
+
+def test_three_term_step_refuses_blocks_that_do_not_fit(row):
+    L, X = row.build(row.matrix()), block(row, 2)
+    with pytest.raises(InputError, match="Y must be of X's shape"):
+        L.three_term(X, block(row, 3), 1.0, 1.0, 1.0)
+    with pytest.raises(InputError, match="out must be of X's shape"):
+        L.three_term(X, None, 1.0, 1.0, out=block(row, 2).float())
+    with pytest.raises(InputError, match="out must not share memory with X"):
+        L.three_term(X, None, 1.0, 1.0, out=X)
+    with pytest.raises(InputError, match="out has no gradient"):
+        L.three_term(X.clone().requires_grad_(), None, 1.0, 1.0, out=torch.empty_like(X))
+
+
+def test_three_term_step_broadcasts_its_numbers_over_a_batch():
+    row = ROWS["dense batch"]
+    X, a = block(row, 2), torch.tensor([1.0, 2.0, 3.0], dtype=F64)[:, None, None]
+    result = row.build(row.matrix()).three_term(X, X, a, 2 * a, -a)
+    torch.testing.assert_close(result, a * (row.matrix() @ X) + a * X)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradient_of_a_three_term_step(name):
+    row = ROWS[name]
+    X, Y = block(row, 2).requires_grad_(), block(row, 2).flip(-2).requires_grad_()
+    a, b, c = (torch.full((*row.batch, 1, 1), v, dtype=F64, requires_grad=True) for v in (2.0, -0.5, 0.25))
+    assert gradcheck(row.build(row.matrix()).three_term, (X, Y, a, b, c))
+    if row.diagonal:
+        return
+    matrix = row.matrix().requires_grad_()
+    pattern = (matrix.detach() != 0).to(F64)
+
+    def step(matrix):
+        half = (matrix + matrix.mT) / 2
+        L = csr_masked(half, pattern) if name == "sparse" else row.build(half)
+        return L.three_term(X.detach(), Y.detach(), 2.0, -0.5, 0.25)
+
+    assert gradcheck(step, (matrix,))
+
+
 def test_to_dense_and_diagonal(row, dtype):
     matrix = row.matrix(dtype)
     L = row.build(matrix)

@@ -83,6 +83,58 @@ class Operator(ABC):
         """Multiply a block ``(*batch, n, s)``, or one vector ``(n,)`` where there is no batch."""
         if X.ndim == 1 and not self.batch_shape:
             return (self @ X[:, None])[:, 0]
+        self._count(X)
+        return self._multiply(X)
+
+    def three_term(
+        self,
+        X: Tensor,
+        Y: Tensor | None,
+        a: float | Tensor,
+        b: float | Tensor,
+        c: float | Tensor = 0.0,
+        *,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        r"""Return $a L X + b X + c Y$, one step of a three-term recurrence (Chebyshev's, Lanczos'), as one sweep.
+
+        Counts as ``L @ X`` does. Differentiable where no ``out`` is given.
+
+        Parameters
+        ----------
+        X
+            A block ``(*batch, n, s)``.
+        Y
+            A block of X's shape, or None for none.
+        a, b, c
+            Numbers, or tensors that broadcast to ``(*batch, 1, 1)``.
+        out
+            A block of X's shape that the result is written to and that is returned. It may be Y itself, which takes the
+            least memory and time, but it must not overlap X.
+
+        >>> import torch
+        >>> from krylow.operators import DenseOperator
+        >>> L = DenseOperator(torch.tensor([[1.0, -1.0], [-1.0, 1.0]]))
+        >>> L.three_term(torch.tensor([[1.0], [0.0]]), torch.tensor([[0.0], [1.0]]), 2.0, 3.0, 4.0)
+        tensor([[5.],
+                [2.]])
+        """
+        self._count(X)
+        for name, block in (("Y", Y), ("out", out)):
+            if block is not None and (block.shape != X.shape or block.dtype != X.dtype):
+                raise InputError(
+                    f"{name} must be of X's shape {tuple(X.shape)} and dtype {X.dtype}, "
+                    f"got {tuple(block.shape)} and {block.dtype}."
+                )
+        if out is not None:
+            if _overlap(X, out):
+                raise InputError("out must not share memory with X, which is read until the end: pass another block.")
+            if torch.is_grad_enabled() and (self.requires_grad or any(_tracked(v) for v in (X, Y, a, b, c, out))):
+                raise InputError("out has no gradient: leave it out, or call under torch.no_grad().")
+        return self._three_term(X, Y, a, b, c, out)
+
+    def _count(self, X: Tensor) -> None:
+        """Check a block and count its product."""
         if X.ndim < 2 or X.shape[-2] != self.n:
             raise InputError(f"a block must be (*batch, {self.n}, s), got shape {tuple(X.shape)}.")
         if X.dtype != self.dtype:
@@ -91,11 +143,25 @@ class Operator(ABC):
             )
         self.products += X.shape[-1]
         self.passes += 1
-        return self._multiply(X)
 
     @abstractmethod
     def _multiply(self, X: Tensor) -> Tensor:
         """Return L X for a block ``(*batch, n, s)``."""
+
+    def _three_term(
+        self,
+        X: Tensor,
+        Y: Tensor | None,
+        a: float | Tensor,
+        b: float | Tensor,
+        c: float | Tensor,
+        out: Tensor | None,
+    ) -> Tensor:
+        """Return a L X + b X + c Y of checked blocks, by separate operations; a subclass may fuse them."""
+        result = a * self._multiply(X) + b * X
+        if Y is not None:
+            result = result + c * Y
+        return result if out is None else out.copy_(result)
 
     @abstractmethod
     def diagonal(self) -> Tensor:
@@ -139,3 +205,20 @@ class Operator(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={tuple(self.shape)}, dtype={self.dtype}, products={self.products})"
+
+
+def _tracked(value: Tensor | float | None) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+def _overlap(X: Tensor, Y: Tensor) -> bool:
+    """Return whether the ranges of memory of two blocks overlap."""
+
+    def ends(block: Tensor) -> tuple[int, int]:
+        last = sum((size - 1) * stride for size, stride in zip(block.shape, block.stride(), strict=True))
+        return block.data_ptr(), block.data_ptr() + (last + 1) * block.element_size()
+
+    if not X.numel() or X.device != Y.device:
+        return False
+    (start, end), (other_start, other_end) = ends(X), ends(Y)
+    return start < other_end and other_start < end
