@@ -22,8 +22,6 @@ undefined at it, where the extension is set to 0.
 from __future__ import annotations
 
 import sys
-import warnings
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -31,101 +29,25 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from krylow._checks import SYMMETRY_EPS, InputError, asymmetric
-from krylow.integrations._frequencies import ZERO_EPS, fixed_signs, missing_extra, unconverged, without_trivial
-from krylow.methods import METHODS, SPARSE_EXACT_LIMIT, subspace
-from krylow.operators import SparseOperator
+from krylow._checks import InputError
+from krylow.integrations._frequencies import ZERO_EPS, fixed_signs, missing_extra, without_trivial
 
 try:
-    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
+    from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin
     from sklearn.base import _fit_context as fit_context
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.neighbors import NearestNeighbors
-    from sklearn.utils import check_random_state
     from sklearn.utils._param_validation import Interval, StrOptions
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ModuleNotFoundError as error:
     raise missing_extra(__name__, "scikit-learn", "sklearn") from error
 
-KINDS = {"normalized", "combinatorial"}
+from krylow.integrations._on_graph import OnGraph, inverse_root
+
 DTYPES = (np.float64, np.float32)
 #: Samples of at most this many features have a graph of neighbours that is nearly planar, which is cheap to factorise.
 PLANE = 2
 
 
-class _OnGraph(TransformerMixin, BaseEstimator):
-    """What both estimators share: the graph of the samples, its low frequencies, and their extension to new samples."""
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "kind": [StrOptions(KINDS)],
-        "method": [StrOptions({"auto", *METHODS} - {"unrolled"})],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
-    }
-
-    def _neighbor_graph(self, X: Any) -> Any:
-        """Return the symmetrised graph of nearest neighbours, (A + A^T) / 2, and keep what answers queries."""
-        self.n_neighbors_ = min(self.n_neighbors, X.shape[0] - 1)
-        self._neighbors = NearestNeighbors(n_neighbors=self.n_neighbors_, n_jobs=self.n_jobs).fit(X)
-        A = self._neighbors.kneighbors_graph(mode="connectivity")  # a sample is not its own neighbour
-        return scipy.sparse.csr_array((A + A.T) / 2)
-
-    def _solve(self, W: Any, k: int | None, cutoff: float | None = None, *, planar: bool = False) -> None:
-        """Find the low frequencies of the graph, in float64."""
-        W = scipy.sparse.csr_array(W).astype(np.float64)
-        L = _laplacian(W, self.kind)
-        seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
-        method, why = self.method, None
-        if method == "auto" and planar and L.n > SPARSE_EXACT_LIMIT:
-            method, why = "shift_invert", "a graph of neighbours in the plane is cheap to factorise"
-        found = subspace(L, k, cutoff=cutoff, method=method, tol=self.tol, seed=seed)
-        found = found if why is None else replace(found, why=why)
-        advice = unconverged(found)
-        if advice:
-            warnings.warn(f"The low frequencies are inaccurate. {advice}", ConvergenceWarning, stacklevel=4)
-        self.affinity_matrix_ = W
-        self.subspace_ = found
-        self._degree = W.sum(axis=1)
-
-    def _keep(self, basis: torch.Tensor, theta: torch.Tensor, dtype: Any) -> None:
-        self.eigenvalues_ = theta.numpy().astype(dtype)
-        self._basis = basis.numpy().astype(dtype)  # (n, k) orthonormal
-
-    def _extended(self, rows: Any) -> np.ndarray:
-        """Return the frequencies at new samples with weights ``rows`` ``(samples, n)`` to those of the graph."""
-        lam, u, dtype = self.eigenvalues_, self._basis, self._basis.dtype
-        degree = rows.sum(axis=1).astype(dtype)[:, None]
-        if self.kind == "normalized":
-            sums = rows @ (u * _inverse_root(self._degree, dtype)[:, None]) * _inverse_root(degree, dtype)
-            rest = np.broadcast_to(1 - lam, sums.shape)
-        else:
-            sums = rows @ u
-            rest = degree - lam
-        near = np.abs(rest) <= np.sqrt(np.finfo(dtype).eps) * np.maximum(1, degree)
-        return np.where(near, 0, sums / np.where(near, 1, rest))
-
-    def _at(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return frequencies ``(samples, k)`` and degrees at samples: those of the graph keep theirs."""
-        reference = self._neighbors._fit_X
-        indices = self._neighbors.kneighbors(X, return_distance=False)  # (samples, neighbours)
-        pointers = np.arange(0, indices.size + 1, indices.shape[1])
-        weights = np.ones(indices.size, dtype=self._basis.dtype)
-        rows = scipy.sparse.csr_array((weights, indices.ravel(), pointers), shape=(X.shape[0], reference.shape[0]))
-        u, degree = self._extended(rows), rows.sum(axis=1)
-        for nearest in indices.T[::-1]:
-            same = _equal_rows(X, reference[nearest])
-            u[same], degree[same] = self._basis[nearest[same]], self._degree[nearest[same]]
-        return u, degree
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-
-class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, _OnGraph):
+class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, OnGraph):
     r"""Embed samples by the lowest frequencies of their graph: Laplacian eigenmaps by krylow's methods.
 
     $$L u_i = \lambda_i u_i, \qquad \text{sample } v \mapsto (u_2(v), \ldots, u_{K+1}(v)) / \sqrt{d_v}$$
@@ -186,7 +108,7 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, _OnGraph):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **_OnGraph._parameter_constraints,
+        **OnGraph._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "affinity": [StrOptions({"nearest_neighbors", "precomputed"})],
         "output": [StrOptions({"vectors", "diagonal", "projector"})],
@@ -270,7 +192,7 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, _OnGraph):
             return np.square(u).sum(axis=1, keepdims=True)
         if self.output == "projector":
             return u @ self._basis.T
-        return u * _inverse_root(degree, u.dtype)[:, None] if self.kind == "normalized" else u
+        return u * inverse_root(degree, u.dtype)[:, None] if self.kind == "normalized" else u
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -278,7 +200,7 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, _OnGraph):
         return tags
 
 
-class LowPassFilter(OneToOneFeatureMixin, _OnGraph):
+class LowPassFilter(OneToOneFeatureMixin, OnGraph):
     r"""Denoise the columns of X on a graph of its rows: keep their low frequencies, drop the rest.
 
     $$Y = U_K U_K^	op X, \qquad L u_i = \lambda_i u_i$$
@@ -318,7 +240,7 @@ class LowPassFilter(OneToOneFeatureMixin, _OnGraph):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **_OnGraph._parameter_constraints,
+        **OnGraph._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "graph": "no_validation",  # type: ignore[dict-item]  # read, and refused in words, by krylow itself
         "cutoff": [Real, None],
@@ -397,39 +319,8 @@ class LowPassFilter(OneToOneFeatureMixin, _OnGraph):
             raise InputError(f"X must have one row for each of the {n} nodes of the graph, got {X.shape[0]}.")
 
 
-def _laplacian(W: Any, kind: str) -> SparseOperator:
-    """Return the Laplacian as :func:`krylow.laplacian` defines it, without its sorting: rows are sorted already."""
-    if W.shape[0] != W.shape[1]:
-        raise InputError(f"a graph must be a square matrix of weights, got shape {W.shape}.")
-    W.sum_duplicates()
-    if W.nnz and W.data.min() < 0:
-        raise InputError(f"Negative values in data: weights must be at least 0, got {W.data.min():.3g}: clip them.")
-    gap = abs(W - W.T).max() if W.nnz else 0.0
-    if gap > SYMMETRY_EPS * np.finfo(W.dtype).eps * W.max():
-        raise asymmetric(gap, "a graph")
-    degree = W.sum(axis=1)
-    L = scipy.sparse.diags_array(degree) - W
-    if kind == "normalized":
-        scale = scipy.sparse.diags_array(np.where(degree > 0, _inverse_root(degree, W.dtype), 0))
-        L = scale @ L @ scale
-    L = scipy.sparse.csr_array(L)
-    crow, col = (torch.from_numpy(part.astype(np.int64)) for part in (L.indptr, L.indices))
-    return SparseOperator(crow, col, torch.from_numpy(L.data), psd=True)
-
-
 def _matrix(graph: Any) -> Any:
     networkx = sys.modules.get("networkx")  # an object of it can only come where it is imported already
     if networkx is not None and isinstance(graph, networkx.Graph):
         return networkx.to_scipy_sparse_array(graph, dtype=float)
     return graph if scipy.sparse.issparse(graph) else np.asarray(graph)
-
-
-def _inverse_root(degree: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return degree^-1/2, and 1 for isolated nodes, whose entries stay as they are."""
-    return (1 / np.sqrt(np.where(degree > 0, degree, 1))).astype(dtype)
-
-
-def _equal_rows(A: Any, B: Any) -> np.ndarray:
-    if scipy.sparse.issparse(A):
-        return np.asarray(abs(A - B).sum(axis=1)).ravel() == 0
-    return (A == B).all(axis=1)
