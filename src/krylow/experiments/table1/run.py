@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from krylow.experiments.parallel import parallel
 from krylow.experiments.records import Record, lookup
 from krylow.experiments.table1.assemble import assemble
 from krylow.experiments.table1.learned import KIND, load_task, run_cell
@@ -56,36 +53,14 @@ def reproduce(
     tell = report or (lambda done, total, what: None)
     tell(done, len(todo), "found")
     workers = workers or os.cpu_count() or 1
-    for index, _ in _parallel([functools.partial(run_cell, cell, folder) for cell in missing], workers):
+    for index, _ in parallel([functools.partial(run_cell, cell, folder) for cell in missing], workers):
         done += 1
         tell(done, len(todo), _name(missing[index]))
     columns = [(name, k) for name in data for k in ks]
     tell(done, len(todo), "measuring the classical rows")
     jobs = [functools.partial(assemble, out, folder, name, k, range(seeds), grid) for name, k in columns]
-    found = dict(_parallel(jobs, workers))
+    found = dict(parallel(jobs, workers))
     return [found[i] for i in range(len(columns))]
-
-
-def _parallel(jobs: Sequence[Callable[[], Record]], workers: int) -> Iterator[tuple[int, Record]]:
-    """Do the jobs in so many processes, and yield the number and the result of each as it is done."""
-    if workers == 1 or len(jobs) < 2:
-        yield from ((i, job()) for i, job in enumerate(jobs))
-        return
-    # Spawned, not forked: a forked process inherits locks of threads that do not exist in it.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=one_thread) as pool:
-        try:
-            futures = {pool.submit(job): i for i, job in enumerate(jobs)}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def one_thread() -> None:
-    """Give a worker one thread: the workers are the parallelism, and tiny tensors are slower on many."""
-    torch.set_num_threads(1)
 
 
 def _plain(cell: dict[str, Any]) -> dict[str, Any]:
