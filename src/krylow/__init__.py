@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from krylow import data, losses, metrics, nn, operators
     from krylow._checks import InputError
-    from krylow.certify import Certificate, Status, Subspace, certify
+    from krylow.certify import Certificate, Status, Subspace
     from krylow.graph import laplacian
     from krylow.methods import lowpass, subspace
     from krylow.nn import load
@@ -23,7 +23,6 @@ _HOME = {
     "InputError": "krylow._checks",
     "Status": "krylow.certify",
     "Subspace": "krylow.certify",
-    "certify": "krylow.certify",
     "laplacian": "krylow.graph",
     "load": "krylow.nn",
     "lowpass": "krylow.methods",
@@ -36,7 +35,6 @@ __all__ = [
     "InputError",
     "Status",
     "Subspace",
-    "certify",
     "data",
     "laplacian",
     "load",
