@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import table1_tables as table1
+
 from krylow.experiments.records import Record, find
-from krylow.experiments.table1 import PAPER, render_markdown
 
 ROOT = Path(__file__).parent.parent
 
@@ -43,49 +44,6 @@ def batch() -> str:
     return "\n".join([*lines, "", source(record, ROOT / "results" / "batch")])
 
 
-#: Rows of Table 1 that README shows: number and name in the record, budget in multiples of k, and what to call it.
-HEADLINES = (
-    ("2", "standard Lanczos, random start", None, "standard Lanczos, random start"),
-    ("5", "gammas only (theory)", None, "learned gammas only"),
-    ("3", "untrained probe, literal", None, "the paper's probe, untrained"),
-    ("6", "full network (theory), literal", None, "the paper's network, its theory loss"),
-    ("7", "full network (subspace), literal", None, "the paper's network, trained on the error itself"),
-    ("9", "thick-restart Lanczos", 4, "thick-restart Lanczos, 4K products"),
-    ("12", "root probe", 4, "**learned filter roots (ours), 4K products**"),
-    ("9", "thick-restart Lanczos", 6, "thick-restart Lanczos, 6K products"),
-    ("12", "root probe", 6, "**learned filter roots (ours), 6K products**"),
-)
-
-
-def table1_records() -> list[Record]:
-    return find(ROOT / "results" / "table1", kind="table1")
-
-
-def headlines() -> str:
-    """The rows of README: error and products."""
-    records = sorted(table1_records(), key=lambda r: (r.config["data"] != "sbm", r.config["k"]))
-    names = [f"{'SBM' if r.config['data'] == 'sbm' else r.config['data']} K={r.config['k']}" for r in records]
-    lines = ["| error (products) | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
-    paper = [PAPER[r.config["data"], r.config["k"]] for r in records]
-    lines.append("| *the paper: standard Lanczos* | " + " | ".join(f"*{p[0]:.3f}*" for p in paper) + " |")
-    lines.append("| *the paper: unrolled Lanczos* | " + " | ".join(f"*{p[1]:.3f}*" for p in paper) + " |")
-    for number, name, multiple, title in HEADLINES:
-        cells = [headline(record, number, name, multiple) for record in records]
-        lines.append(f"| {title} | " + " | ".join(cells) + " |")
-    files = ", ".join(f"`{r.file_name}`" for r in records)
-    return "\n".join([*lines, "", f"Records in `results/table1/`: {files}; all rows in [Table 1](docs/table1.md)."])
-
-
-def headline(record: Record, number: str, name: str, multiple: int | None) -> str:
-    budget = None if multiple is None else multiple * record.config["k"]
-    for row in record.results["rows"]:
-        if (row["row"], row["name"]) == (number, name) and (budget is None or row.get("budget") == budget):
-            products = sorted(set(row["products"]))
-            spent = str(products[0]) if len(products) == 1 else f"{products[0]}-{products[-1]}"
-            return f"{row['mean']:.3f} ± {row['std']:.3f} ({spent})"
-    raise SystemExit(f"{record.file_name} has no row {number}, {name!r}, budget {budget}.")
-
-
 def source(record: Record, folder: Path) -> str:
     commit = (record.commit or "no commit")[:7]
     return f"Record `{(folder / record.file_name).relative_to(ROOT)}`, commit {commit}."
@@ -102,5 +60,8 @@ def fill(path: Path, name: str, text: str) -> None:
 if __name__ == "__main__":
     fill(ROOT / "docs" / "choosing-a-method.md", "crossover", crossover())
     fill(ROOT / "README.md", "batch", batch())
-    fill(ROOT / "README.md", "table1", headlines())
-    fill(ROOT / "docs" / "table1.md", "table1", render_markdown(table1_records()).rstrip())
+    fill(ROOT / "README.md", "table1", table1.headlines())
+    fill(ROOT / "docs" / "table1.md", "table1", table1.all_rows())
+    for data in ("sbm", "PROTEINS"):
+        fill(ROOT / "docs" / "what-is-learned.md", f"apart {data}", table1.apart(data))
+        fill(ROOT / "docs" / "what-is-learned.md", f"roots {data}", table1.roots(data))

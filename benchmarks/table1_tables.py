@@ -1,0 +1,147 @@
+"""The tables that README and docs show of Table 1's records: each column from the full grid where that was run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from krylow.experiments.records import Record, find
+from krylow.experiments.table1 import PAPER, render_markdown
+
+FOLDER = Path(__file__).parent.parent / "results" / "table1"
+
+#: Rows that README shows: number and name in the record, budget in multiples of k, and what to call it.
+HEADLINES = (
+    ("2", "standard Lanczos, random start", None, "standard Lanczos, random start"),
+    ("5", "gammas only (theory)", None, "learned gammas only"),
+    ("3", "untrained probe, literal", None, "the paper's probe, untrained"),
+    ("6", "full network (theory), literal", None, "the paper's network, its theory loss"),
+    ("7", "full network (subspace), literal", None, "the paper's network, trained on the error itself"),
+    ("9", "thick-restart Lanczos", 4, "thick-restart Lanczos, 4K products"),
+    ("12", "root probe", 4, "**learned filter roots (ours), 4K products**"),
+    ("9", "thick-restart Lanczos", 6, "thick-restart Lanczos, 6K products"),
+    ("12", "root probe", 6, "**learned filter roots (ours), 6K products**"),
+)
+
+#: Rows of the page "what is learned": the network taken apart.
+APART = (
+    ("2", "standard Lanczos, random start", None, "standard Lanczos, random start"),
+    ("5", "gammas only (theory)", None, "gammas alone, theory loss"),
+    ("5", "gammas only (subspace)", None, "gammas alone, trained on the error"),
+    ("3", "untrained probe, literal", None, "the probe as written, untrained"),
+    ("4", "learned probe (theory), literal", None, "the probe as written, theory loss"),
+    ("4", "learned probe (subspace), literal", None, "the probe as written, trained on the error"),
+    ("6", "full network (theory), literal", None, "the full network, theory loss"),
+    ("7", "full network (subspace), literal", None, "the full network, trained on the error"),
+    ("3", "untrained probe, converged", None, "the probe solved exactly, untrained"),
+    ("4", "learned probe (subspace), converged", None, "the probe solved exactly, trained on the error"),
+    ("6", "full network (theory), converged", None, "the full network over it, theory loss"),
+    ("7", "full network (subspace), converged", None, "the full network over it, trained on the error"),
+    ("3", "untrained probe, scaled", None, "the probe of L over its Gershgorin bound, untrained"),
+    ("4", "learned probe (subspace), scaled", None, "the same, trained on the error"),
+    ("7", "full network (subspace), scaled", None, "the full network over it, trained on the error"),
+    ("9", "thick-restart Lanczos", 3, "thick-restart Lanczos, 3K products"),
+    ("9", "thick-restart Lanczos", 4, "thick-restart Lanczos, 4K products"),
+)
+
+#: Rows of the same page, over budgets: learned roots and what they are compared with.
+ROOTS = (
+    ("12", "root probe", "learned roots"),
+    ("12", "root probe, untrained (Chebyshev roots)", "the same, untrained"),
+    ("9", "thick-restart Lanczos", "thick restart"),
+    ("11", "Lanczos, a vector a product", "Lanczos, a vector a product"),
+)
+
+
+def columns(data: str | None = None) -> list[Record]:
+    """The columns of the table, SBM first; of a column that was run on both grids, the full one."""
+    best: dict[tuple[bool, str, int], Record] = {}
+    for record in sorted(find(FOLDER, kind="table1"), key=lambda r: r.config["grid"], reverse=True):
+        name = record.config["data"]
+        if data in (None, name):
+            best[name != "sbm", name, record.config["k"]] = record
+    return [best[key] for key in sorted(best)]
+
+
+def headlines() -> str:
+    """The rows of README: error and products."""
+    records = columns()
+    names = [f"{title(r)} K={r.config['k']}" for r in records]
+    lines = ["| error (products) | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
+    paper = [PAPER[r.config["data"], r.config["k"]] for r in records]
+    lines.append("| *the paper: standard Lanczos* | " + " | ".join(f"*{p[0]:.3f}*" for p in paper) + " |")
+    lines.append("| *the paper: unrolled Lanczos* | " + " | ".join(f"*{p[1]:.3f}*" for p in paper) + " |")
+    for number, name, multiple, shown in HEADLINES:
+        cells = []
+        for record in records:
+            row = find_row(record, number, name, multiple)
+            cells.append(f"{row['mean']:.3f} ± {row['std']:.3f} ({spent(row)})")
+        lines.append(f"| {shown} | " + " | ".join(cells) + " |")
+    files = "; ".join(
+        f"{name}, {r.config['grid']} grid: `{r.file_name}`" for name, r in zip(names, records, strict=True)
+    )
+    return "\n".join([*lines, "", f"Records in `results/table1/` ({files}); all rows in [Table 1](docs/table1.md)."])
+
+
+def apart(data: str) -> str:
+    """Mean error, products and Krylov ceiling of every part of the network, for each K."""
+    records = columns(data)
+    heads = " | ".join(f"K = {r.config['k']} | products | ceiling" for r in records)
+    lines = [f"| {title(records[0])} | {heads} |", "| --- |" + " --- |" * (3 * len(records))]
+    for index, kind in enumerate(("standard", "unrolled")):
+        cells = " | ".join(f"*{PAPER[data, r.config['k']][index]:.3f}* | | " for r in records)
+        lines.append(f"| *the paper: {kind} Lanczos* | {cells} |")
+    for number, name, multiple, shown in APART:
+        cells = []
+        for record in records:
+            row = find_row(record, number, name, multiple)
+            ceiling = "" if row.get("ceiling") is None else f"{row['ceiling']:.3f}"
+            cells.append(f"{row['mean']:.3f} | {spent(row)} | {ceiling}")
+        lines.append(f"| {shown} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", grids(records)])
+
+
+def roots(data: str) -> str:
+    """Error of the learned roots and of their peers at each budget, and the paired difference to thick restart."""
+    records = columns(data)
+    budgets = [paired["budget"] // records[0].config["k"] for paired in records[0].results["paired"]]
+    ks = " / ".join(str(r.config["k"]) for r in records)
+    lines = [
+        f"| {title(records[0])}, K = {ks}; products in all | " + " | ".join(f"{b}K" for b in budgets) + " |",
+        "| --- |" + " --- |" * len(budgets),
+    ]
+    for number, name, shown in ROOTS:
+        cells = [" / ".join(f"{find_row(r, number, name, b)['mean']:.4f}" for r in records) for b in budgets]
+        lines.append(f"| {shown} | " + " | ".join(cells) + " |")
+    cells = []
+    for i in range(len(budgets)):
+        pairs = [r.results["paired"][i] for r in records]
+        cells.append(" / ".join(f"{p['difference']:+.4f} ± {p['half_width_95']:.4f}" for p in pairs))
+    lines.append("| learned roots - thick restart, 95 % | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def grids(records: list[Record]) -> str:
+    """Which grid and which record each column is from."""
+    parts = [f"K = {r.config['k']}: {r.config['grid']} grid, `results/table1/{r.file_name}`" for r in records]
+    return "Records: " + "; ".join(parts) + "."
+
+
+def all_rows() -> str:
+    return render_markdown(columns()).rstrip()
+
+
+def find_row(record: Record, number: str, name: str, multiple: int | None) -> dict:
+    budget = None if multiple is None else multiple * record.config["k"]
+    for row in record.results["rows"]:
+        if (row["row"], row["name"]) == (number, name) and (budget is None or row.get("budget") == budget):
+            return row
+    raise SystemExit(f"{record.file_name} has no row {number}, {name!r}, budget {budget}.")
+
+
+def spent(row: dict) -> str:
+    products = sorted(set(row["products"]))
+    return str(products[0]) if len(products) == 1 else f"{products[0]}-{products[-1]}"
+
+
+def title(record: Record) -> str:
+    return "SBM" if record.config["data"] == "sbm" else record.config["data"]
