@@ -1,6 +1,7 @@
 """Data: graphs and token pairs to train and test on, drawn or read, reproducible from a seed."""
 
 from krylow.data.families import GraphFamily, load_family, read_folder, split_family
+from krylow.data.files import GraphFile, read_graph, read_signals
 from krylow.data.local import DataNotFoundError, cache_folder, data_folder
 from krylow.data.pairs import Pairs, token_pairs
 from krylow.data.sbm import sbm, sbm_labels
@@ -10,12 +11,15 @@ from krylow.data.tudataset import read_tudataset, tudataset
 __all__ = [
     "DataNotFoundError",
     "GraphFamily",
+    "GraphFile",
     "Pairs",
     "cache_folder",
     "connected_subgraphs",
     "data_folder",
     "load_family",
     "read_folder",
+    "read_graph",
+    "read_signals",
     "read_tudataset",
     "sbm",
     "sbm_labels",

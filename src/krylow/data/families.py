@@ -6,18 +6,19 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import scipy.io
-import scipy.sparse
 import torch
 from torch import Tensor
 
 from krylow import _checks
 from krylow._checks import InputError
+from krylow.data.files import GRAPHS, kind_of, read_graph
 from krylow.data.local import DataNotFoundError, data_folder
 from krylow.data.sbm import sbm
 from krylow.data.subgraphs import connected_subgraphs
 from krylow.data.tudataset import tudataset
+
+#: The suffixes that make a file of a folder a graph.
+IN_FOLDERS = tuple(kind for kind in GRAPHS if kind != ".txt")
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def load_family(
     ==================  ============================================================================  =============
     "sbm"               the paper's stochastic block model: 50 graphs, 100 nodes, 4 communities       30/10/10
     "PROTEINS"          a TUDataset by name, cut to 50 connected nodes each                           142/48/48
-    a folder            all ``.npz`` (scipy sparse) and ``.mtx`` (Matrix Market) files, of one size   60/20/20
+    a folder            all its graphs, in any form of :func:`read_graph` but ``.txt``, of one size    60/20/20
     ==================  ============================================================================  =============
 
     Parameters
@@ -140,14 +141,17 @@ def split_family(name: str, graphs: Tensor, *, generator: torch.Generator | None
 
 
 def read_folder(folder: str | os.PathLike[str], *, dtype: torch.dtype | None = None) -> Tensor:
-    """Read every ``.npz`` and ``.mtx`` file of a folder as an adjacency, ``(count, n, n)``, in the order of names."""
+    """Read every graph of a folder as an adjacency, ``(count, n, n)``, in the order of names.
+
+    Graphs are the files that :func:`read_graph` knows by their suffix, but for ``.txt``: those are notes here.
+    """
     path = Path(folder)
     if not path.is_dir():
         raise DataNotFoundError(f"the folder {path} does not exist. Known families: {_known()}.")
-    files = sorted(file for file in path.iterdir() if file.suffix in (".npz", ".mtx"))
+    files = sorted(file for file in path.iterdir() if kind_of(file) in IN_FOLDERS)
     if not files:
-        raise DataNotFoundError(f"the folder {path} must hold graphs as .npz (scipy sparse) or .mtx files, got none.")
-    graphs = [_read_graph(file) for file in files]
+        raise DataNotFoundError(f"the folder {path} must hold graphs as {', '.join(IN_FOLDERS)} files, got none.")
+    graphs = [torch.from_numpy(read_graph(file).adjacency.toarray()).to(torch.float64) for file in files]
     for file, graph in zip(files, graphs, strict=True):
         if graph.shape != graphs[0].shape:
             raise InputError(
@@ -157,25 +161,11 @@ def read_folder(folder: str | os.PathLike[str], *, dtype: torch.dtype | None = N
     return torch.stack(graphs).to(torch.get_default_dtype() if dtype is None else dtype)
 
 
-def _read_graph(file: Path) -> Tensor:
-    """Read one adjacency; neither format is read in a way that could run code."""
-    try:
-        W = scipy.sparse.load_npz(file) if file.suffix == ".npz" else scipy.io.mmread(file)
-    except Exception as error:  # both readers raise what the first damaged byte makes them stumble over
-        raise InputError(
-            f"{file.name} must be a sparse matrix as scipy.sparse.save_npz or mmwrite makes it: {error}"
-        ) from error
-    dense = W.toarray() if scipy.sparse.issparse(W) else np.asarray(W)
-    return _checks.symmetric(
-        _checks.finite(_checks.square(torch.from_numpy(dense.astype(np.float64)), file.name), file.name), file.name
-    )
-
-
 def _known() -> str:
     root = data_folder()
     local = sorted(path.name for path in root.iterdir() if (path / f"{path.name}_A.txt").is_file()) if root else []
     here = f" (local: {', '.join(local)})" if local else ""
-    return f"'sbm', any TUDataset by name such as 'PROTEINS' or 'ENZYMES'{here}, or a folder of .npz or .mtx graphs"
+    return f"'sbm', any TUDataset by name such as 'PROTEINS' or 'ENZYMES'{here}, or a folder of graphs"
 
 
 def _near_miss(name: str) -> None:

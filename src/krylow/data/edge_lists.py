@@ -1,0 +1,278 @@
+"""Edge lists as text: two nodes a line, and perhaps a weight, in the dialects that people have them in.
+
+Separators are commas, tabs, semicolons or spaces; lines that start with ``#`` or ``%`` are comments; a first line of
+column names is recognised; nodes are whole numbers or names. The edges are undirected.
+"""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from krylow._checks import InputError
+
+COMMENTS = ("#", "%")
+#: Column names that tell a header from an edge between two named nodes.
+HEADERS = (
+    ("source", "target"),
+    ("from", "to"),
+    ("src", "dst"),
+    ("node1", "node2"),
+    ("node_1", "node_2"),
+    ("u", "v"),
+    ("i", "j"),
+    ("row", "col"),
+    ("head", "tail"),
+)
+
+
+@dataclass(frozen=True)
+class Edges:
+    """The lines of an edge list, in the order of the file.
+
+    Attributes
+    ----------
+    ends
+        ``(2, e)``: whole numbers, or positions in ``names``.
+    weights
+        ``(e,)``; ones where the file gives none.
+    names
+        The nodes' names in the order in which they first appear. None: the ends are whole numbers themselves.
+    """
+
+    ends: np.ndarray
+    weights: np.ndarray
+    names: list[str] | None = None
+
+
+def separator(line: str) -> str | None:
+    """Return the separator of a line of a table: a tab, semicolon or comma, in this order, or None for spaces."""
+    return next((mark for mark in ("\t", ";", ",") if mark in line), None)
+
+
+def content(text: str) -> list[str]:
+    """Return the lines that are neither blank nor comments."""
+    return [line for line in text.splitlines() if line[:1].isalnum() or _says_something(line)]
+
+
+def _says_something(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith(COMMENTS)
+
+
+def fields(line: str, mark: str | None) -> list[str]:
+    """Split one line, without the spaces and quotes around its fields."""
+    if mark is None and '"' not in line:
+        return line.split()
+    parts = next(csv.reader([line.strip(" ") if mark else line.strip()], delimiter=mark or " ", skipinitialspace=True))
+    return [part.strip() for part in parts if part or mark is not None]
+
+
+def parse_edge_list(text: str, what: str) -> Edges:
+    """Read the text of an edge list.
+
+    Parameters
+    ----------
+    text
+        The whole file.
+    what
+        How messages call the file.
+
+    Returns
+    -------
+    Edges
+        Every line, repeated ones too: see :func:`adjacency`.
+    """
+    lines = content(text)
+    if not lines:
+        raise InputError(f"{what} must hold an edge a line, got an empty file.")
+    mark = separator(lines[0])
+    columns = len(fields(lines[0], mark))
+    if columns not in (2, 3):
+        raise InputError(
+            f"{what} must hold two nodes and perhaps a weight a line, separated by commas, tabs or spaces, "
+            f"got {columns} column{'s' if columns != 1 else ''}: {_shown(lines[0])}."
+        )
+    if _is_header(lines, mark):
+        lines = lines[1:]
+        if not lines:
+            raise InputError(f"{what} must hold an edge a line, got a line of column names alone.")
+    ends = _table(lines, mark, columns, np.dtype(np.int64))
+    if ends is None:
+        ends = _table(lines, mark, columns, np.dtype(np.float64))
+        if ends is not None:
+            ends = _whole(ends, what)
+    if ends is not None:
+        return Edges(np.stack([ends["u"], ends["v"]]).astype(np.int64), _weights(ends))
+    return _named(lines, mark, columns, text, what)
+
+
+def adjacency(ends: np.ndarray, weights: np.ndarray, n: int, what: str, *, add_up: bool = False) -> Any:
+    """Return the symmetric adjacency of undirected edges.
+
+    ``a b`` and ``b a`` are one edge. An edge that is named several times with one weight, as where both directions are
+    listed, counts once; with different weights it is refused, unless they are to be added up.
+
+    Parameters
+    ----------
+    ends
+        ``(2, e)`` rows of the nodes.
+    weights
+        ``(e,)``.
+    n
+        Number of nodes.
+    what
+        How messages call the graph.
+    add_up
+        Whether repeated edges add up, each direction by itself counted, rather than count once.
+
+    Returns
+    -------
+    csr_array
+        ``(n, n)``, float64.
+    """
+    if not np.isfinite(weights).all():
+        bad = int((~np.isfinite(weights)).sum())
+        raise InputError(f"{what} must have finite weights, got {bad} that are NaN or infinite: drop or replace them.")
+    low, high = np.minimum(*ends), np.maximum(*ends)
+    place, first, inverse = np.unique(low * n + high, return_index=True, return_inverse=True)
+    if add_up:
+        weight = np.bincount(inverse, weights, minlength=place.size)
+    else:
+        weight = weights[first]
+        other = np.flatnonzero(weight[inverse] != weights)
+        if other.size:
+            line = other[0]
+            raise InputError(
+                f"{what} must give an edge one weight, got {weight[inverse[line]]:g} and {weights[line]:g} for the "
+                f"same two nodes ({other.size} such lines): correct them, or add repeated edges up (add_up, --add-up)."
+            )
+    low, high = place // n, place % n
+    loop = low == high
+    row, col = np.concatenate([low, high[~loop]]), np.concatenate([high, low[~loop]])
+    return scipy.sparse.csr_array((np.concatenate([weight, weight[~loop]]), (row, col)), shape=(n, n))
+
+
+def rows_of_numbers(numbers: np.ndarray, num_nodes: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return which row each numbered node is, and the number of each row.
+
+    Where the number of nodes is known, the numbers count from 0, or from 1 if the largest is that number, and nodes
+    without an edge are isolated. Else, and where neither fits, the nodes are those that have an edge, in ascending
+    order.
+    """
+    lowest, highest = int(numbers.min()), int(numbers.max())
+    if num_nodes is not None and lowest >= 0 and highest < num_nodes:
+        return numbers, np.arange(num_nodes)
+    if num_nodes is not None and lowest >= 1 and highest == num_nodes:
+        return numbers - 1, np.arange(1, num_nodes + 1)
+    if lowest >= 0 and highest < 8 * numbers.size:  # no sorting
+        there = np.zeros(highest + 1, dtype=bool)
+        there[numbers] = True
+        return (np.cumsum(there) - 1)[numbers], np.flatnonzero(there)
+    found, rows = np.unique(numbers, return_inverse=True)
+    return rows.reshape(numbers.shape), found
+
+
+def _is_header(lines: list[str], mark: str | None) -> bool:
+    """Tell a line of column names from an edge."""
+    first = fields(lines[0], mark)
+    if any(map(is_number, first)) or not all(first):
+        return False
+    if len(first) == 3 or tuple(name.lower() for name in first) in HEADERS:
+        return True
+    second = fields(lines[1], mark) if len(lines) > 1 else []
+    return len(second) == 2 and all(map(is_number, second))
+
+
+def is_number(text: str) -> bool:
+    """Tell whether a field is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _table(lines: list[str], mark: str | None, columns: int, ends: np.dtype) -> np.ndarray | None:
+    """Read columns u, v and perhaps w by numpy's compiled reader, or return None where they are no such numbers."""
+    kinds = [("u", ends), ("v", ends), ("w", np.dtype(np.float64))][:columns]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # numpy only warns where it reads 1.5 as the whole number 1
+        try:
+            return np.loadtxt(lines, dtype=kinds, delimiter=mark, comments=None, quotechar='"', ndmin=1)
+        except (ValueError, Warning):
+            return None
+
+
+def _weights(table: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(table["w"]) if "w" in (table.dtype.names or ()) else np.ones(table.size)
+
+
+def _whole(table: np.ndarray, what: str) -> np.ndarray:
+    """Refuse nodes that are numbers but not whole: such a file holds signals."""
+    for side in ("u", "v"):
+        with np.errstate(invalid="ignore"):
+            bad = (table[side] != np.floor(table[side])) | (np.abs(table[side]) > 2**53)
+        if bad.any():
+            raise InputError(
+                f"{what} must name its nodes by whole numbers or by names, got {table[side][bad][0]:g}: "
+                "is it a file of signals?"
+            )
+    return table
+
+
+def _named(lines: list[str], mark: str | None, columns: int, text: str, what: str) -> Edges:
+    """Read an edge list whose nodes have names; this is also where malformed lines are found."""
+    table = _table(lines, mark, columns, np.dtype(object))
+    wanted = "two nodes" if columns == 2 else "two nodes and a weight"
+    if table is None:
+        raise malformed(text, mark, columns, wanted, what, numbers=range(2, columns))
+    rows: defaultdict[str, int] = defaultdict(count().__next__)  # a new name gets the next row
+    names = map(str.strip, np.stack([table["u"], table["v"]], axis=1).ravel().tolist())
+    ends = np.fromiter(map(rows.__getitem__, names), dtype=np.int64, count=2 * table.size)
+    if "" in rows:
+        raise malformed(text, mark, columns, wanted, what)
+    return Edges(ends.reshape(-1, 2).T, _weights(table), list(rows))
+
+
+def malformed(
+    text: str, mark: str | None, columns: int, wanted: str, what: str, *, numbers: Iterable[int] = ()
+) -> InputError:
+    """Return the error that names the first line that does not fit.
+
+    Parameters
+    ----------
+    text
+        The whole file.
+    mark
+        The separator.
+    columns
+        Number of fields that a line must have.
+    wanted
+        What a line must hold, in words.
+    what
+        How messages call the file.
+    numbers
+        Which fields must be numbers, but in a first line that is names alone.
+    """
+    seen = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if not _says_something(line):
+            continue
+        parts = fields(line, mark)
+        names = not seen and not any(map(is_number, parts))
+        if len(parts) != columns or not all(parts) or not (names or all(is_number(parts[i]) for i in numbers)):
+            return InputError(f"{what} must hold {wanted} on every line, got {_shown(line)} on line {number}.")
+        seen = True
+    return InputError(f"{what} must hold {wanted} on every line, which it does not.")
+
+
+def _shown(line: str) -> str:
+    return repr(line if len(line) <= 60 else line[:57] + "...")

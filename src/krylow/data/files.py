@@ -1,0 +1,367 @@
+"""Graphs and signals as files: one reader for the command line and for folders of graphs, and the writers.
+
+=========  ====================================================================================  =====================
+what       files                                                                                 by
+=========  ====================================================================================  =====================
+graphs     ``.mtx`` (Matrix Market), ``.npz`` (scipy sparse), ``.npy`` (dense), edge lists       :func:`read_graph`
+           (``.csv``, ``.tsv``, ``.txt``, ``.edges``, ``.edgelist``), ``.graphml``
+signals    ``.npy``, ``.npz``, and tables: ``.csv``, ``.tsv``, ``.txt``                          :func:`read_signals`
+=========  ====================================================================================  =====================
+
+Text may be gzipped (``.csv.gz``, ``.mtx.gz``). Nothing that a file says is executed, and no pickle is read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse
+
+from krylow import _checks, _files
+from krylow._checks import InputError
+from krylow.data.edge_lists import adjacency, parse_edge_list, rows_of_numbers
+from krylow.data.graphml import parse_graphml
+from krylow.data.tables import Table, format_table, parse_table
+
+EDGE_LISTS = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
+GRAPHS = (".npz", ".mtx", ".npy", ".graphml", *EDGE_LISTS)
+#: The separator that each kind of table is written with.
+TABLES = {".csv": ",", ".tsv": "\t", ".txt": " "}
+SIGNALS = (".npy", ".npz", *TABLES)
+#: What is looked for in an ``.npz`` of several arrays.
+SIGNAL_NAMES = ("signals", "x")
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    """A graph that was read.
+
+    Attributes
+    ----------
+    adjacency
+        ``(n, n)`` symmetric ``csr_array``, finite, float32 or float64.
+    nodes
+        ``(n,)`` the number or name of each row's node, as the file has it. None: a matrix, whose rows have no names.
+    """
+
+    adjacency: Any
+    nodes: np.ndarray | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return int(self.adjacency.shape[0])
+
+    @property
+    def edges(self) -> int:
+        """Number of edges, self-loops among them."""
+        loops = int(np.count_nonzero(self.adjacency.diagonal()))
+        return (int(self.adjacency.count_nonzero()) - loops) // 2 + loops
+
+
+def read_graph(path: str | os.PathLike[str], *, num_nodes: int | None = None, add_up: bool = False) -> GraphFile:
+    """Read a graph in whatever form its suffix says.
+
+    Parameters
+    ----------
+    path
+        A file of one of the kinds in the module's table.
+    num_nodes
+        For edge lists of whole numbers: how many nodes there are, so that those without an edge are counted. None:
+        the nodes that have an edge, in ascending order.
+    add_up
+        For edge lists and GraphML: whether edges that are named more than once add up. Else they must agree, and
+        count once.
+
+    Returns
+    -------
+    GraphFile
+        Adjacency, and what the nodes are called.
+    """
+    path = Path(path)
+    kind = suffix(path, GRAPHS, "a graph")
+    what = path.name
+    content = read_bytes(path)
+    if kind in EDGE_LISTS:
+        edges = parse_edge_list(_text(content, what), what)
+        if edges.names is None:
+            rows, numbers = rows_of_numbers(edges.ends, num_nodes)
+        else:
+            rows, numbers = edges.ends, np.array(edges.names)
+        return GraphFile(adjacency(rows, edges.weights, len(numbers), what, add_up=add_up), numbers)
+    if kind == ".graphml":
+        return _from_graphml(content, what, add_up)
+    return GraphFile(_symmetric(_matrix(kind, content, what), what))
+
+
+def read_signals(path: str | os.PathLike[str]) -> Table:
+    """Read signals: an array ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``, or a table of a row a node.
+
+    A table may have a first line of column names, and a first column that names the nodes (called node, id, name,
+    label or index, or not made of numbers). An ``.npz`` must hold one array, or one that is called signals or x.
+
+    Parameters
+    ----------
+    path
+        A file of one of the kinds in the module's table.
+
+    Returns
+    -------
+    Table
+        float32 or float64; whole numbers become float64.
+    """
+    path = Path(path)
+    kind = suffix(path, SIGNALS, "signals")
+    what = path.name
+    content = read_bytes(path)
+    if kind in TABLES:
+        return parse_table(_text(content, what), what)
+    name, values = "signals", _stumbling(_load, content, what, "an array as numpy.save makes it")
+    if kind == ".npz":
+        if not isinstance(values, np.lib.npyio.NpzFile):
+            raise InputError(f"{what} must be an .npz file as numpy.savez makes it.")
+        name = _only_array(values.files, what)
+        values = _stumbling(lambda _: values[name], content, what, "whole arrays of numbers")
+    if not isinstance(values, np.ndarray):
+        raise InputError(f"{what} must hold one array, got an .npz file: call it so.")
+    if values.dtype.kind not in "fiub":
+        raise InputError(f"{what} must hold real numbers, got {values.dtype}.")
+    single = values.dtype.kind == "f" and values.dtype.itemsize == 4
+    return Table(values.astype(np.float32 if single else np.float64), array=name)
+
+
+def write_signals(path: str | os.PathLike[str], table: Table) -> Path:
+    """Write signals in the form that the suffix says, whole or not at all.
+
+    Parameters
+    ----------
+    path
+        ``.npy``, ``.npz``, or a table, which takes at most two dimensions.
+    table
+        The signals, and in a table also the names of columns and nodes.
+    """
+    kind = suffix(Path(path), SIGNALS, "signals")
+    if kind in TABLES:
+        return _write(path, format_table(table, TABLES[kind]).encode())
+    if kind == ".npz":
+        return _write(path, _npz({table.array: table.values}))
+    buffer = io.BytesIO()
+    np.save(buffer, table.values)
+    return _write(path, buffer.getvalue())
+
+
+def write_subspace(
+    path: str | os.PathLike[str], basis: np.ndarray, ritz_values: np.ndarray, nodes: np.ndarray | None = None
+) -> Path:
+    """Write a subspace in the form that the suffix says, whole or not at all.
+
+    Parameters
+    ----------
+    path
+        ``.npz`` for the arrays basis, ritz_values and (where they have names) nodes; ``.npy`` or a table for the basis
+        alone, in a table with the names of the nodes before it.
+    basis, ritz_values
+        ``(n, k)`` and ``(k,)``.
+    nodes
+        ``(n,)`` numbers or names of the nodes.
+    """
+    kind = suffix(Path(path), SIGNALS, "a basis")
+    if kind != ".npz":
+        return write_signals(path, basis_table(basis, nodes))
+    arrays = {"basis": basis, "ritz_values": ritz_values}
+    return _write(path, _npz(arrays if nodes is None else arrays | {"nodes": nodes}))
+
+
+def basis_table(basis: np.ndarray, nodes: np.ndarray | None = None) -> Table:
+    """Return a basis ``(n, k)`` as a table with columns u1 to uk, and the names of the nodes where there are any."""
+    names = None if nodes is None else [str(node) for node in nodes.tolist()]
+    return Table(basis, columns=[f"u{i}" for i in range(1, basis.shape[1] + 1)], nodes=names)
+
+
+def rows_by_name(graph: GraphFile, names: list[str], what: str) -> np.ndarray:
+    """Return the graph's row of each of ``names``, which must be its nodes, each once.
+
+    Parameters
+    ----------
+    graph
+        A matrix's nodes are called by their rows, from 0.
+    names
+        Of the nodes, in any order.
+    what
+        How messages call the file that has the names.
+    """
+    nodes = np.arange(graph.n) if graph.nodes is None else graph.nodes
+    rows = {str(node): row for row, node in enumerate(nodes.tolist())}
+    unknown = [name for name in names if name not in rows]
+    if unknown:
+        raise InputError(
+            f"{what} must name nodes of the graph, got {len(unknown)} that it has not, such as {unknown[0]!r}: "
+            "a node without edges is in an edge list as an edge to itself of weight 0."
+        )
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise InputError(f"{what} must name every node once, got {twice!r} twice.")
+    if len(names) < graph.n:
+        missing = next(name for name in rows if name not in set(names))
+        raise InputError(
+            f"{what} must have a row for each of the {graph.n} nodes, got {len(names)}: {missing!r} has none."
+        )
+    return np.array([rows[name] for name in names])
+
+
+def kind_of(path: Path) -> str:
+    """Return the suffix that says what a file is, in small letters and without ``.gz``; empty where there is none."""
+    return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+
+
+def suffix(path: Path, known: tuple[str, ...], what: str) -> str:
+    """Return the suffix that says what a file is, or refuse one that is not among the known."""
+    kind = kind_of(path)
+    if kind not in known:
+        raise InputError(f"{what} must be a file of type {', '.join(known)}, got {path.name!r}.")
+    if path.suffix.lower() == ".gz" and kind in (".npy", ".npz"):
+        raise InputError(f"{what} as {kind} must not be gzipped, got {path.name!r}: unpack it first.")
+    return kind
+
+
+def check_output(path: str | os.PathLike[str]) -> None:
+    """Find out whether a file could be written, before the time is spent to compute it."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise InputError(f"the output must be a file, got the folder {str(path)!r}.")
+    if not target.parent.is_dir():
+        raise InputError(f"the output must go to a folder that exists, got {str(path)!r}: make {target.parent} first.")
+    trial = target.with_name(f".{target.name}.{os.getpid()}.trial")
+    try:
+        try:
+            trial.write_bytes(b"")
+        finally:
+            trial.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {str(path)!r}: {error.strerror}.") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return a file's content, unpacked where its name ends with ``.gz``."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {str(path)!r}: {error.strerror}.") from None
+    if path.suffix.lower() != ".gz":
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path.name} must be a whole gzip file: {error}.") from None
+
+
+def _write(path: str | os.PathLike[str], content: bytes) -> Path:
+    zipped = os.fspath(path).lower().endswith(".gz")
+    try:
+        return _files.write_whole(path, gzip.compress(content, mtime=0) if zipped else content)
+    except OSError as error:
+        raise InputError(f"cannot write {str(path)!r}: {error.strerror}.") from None
+
+
+def _npz(arrays: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _text(content: bytes, what: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{what} must be text (UTF-8), got bytes that are none.") from None
+
+
+def _load(content: bytes) -> Any:
+    return np.load(io.BytesIO(content), allow_pickle=False)
+
+
+def _load_sparse(content: bytes) -> Any:
+    W = scipy.sparse.load_npz(io.BytesIO(content))
+    if hasattr(W, "check_format"):
+        W.check_format(full_check=True)  # indices beyond the shape would be read from elsewhere in memory
+    return W
+
+
+#: What each kind of matrix must be, and what reads it.
+_MATRICES: dict[str, tuple[str, Callable[[bytes], Any]]] = {
+    ".mtx": ("a matrix as scipy.io.mmwrite makes it", lambda content: scipy.io.mmread(io.BytesIO(content))),
+    ".npz": ("a sparse matrix as scipy.sparse.save_npz makes it", _load_sparse),
+    ".npy": ("a matrix as numpy.save makes it", _load),
+}
+
+
+def _stumbling(reader: Callable[[bytes], Any], content: bytes, what: str, wanted: str) -> Any:
+    """Read, and turn whatever the first damaged byte makes a reader stumble over into one message."""
+    try:
+        return reader(content)
+    except Exception as error:
+        raise InputError(f"{what} must be {wanted}, got {_damage(content, error)}.") from None
+
+
+def _damage(content: bytes, error: Exception) -> str:
+    return "an empty file" if not content.strip() else f"something else ({' '.join(str(error).split())})".rstrip(".")
+
+
+def _matrix(kind: str, content: bytes, what: str) -> Any:
+    """Read a square matrix of finite real numbers, as float32 or float64 in compressed rows."""
+    wanted, reader = _MATRICES[kind]
+    W = _stumbling(reader, content, what, wanted)
+    if W.ndim != 2 or W.shape[0] != W.shape[1] or W.shape[0] == 0:
+        raise InputError(f"{what} must be a square matrix with a row for each node, got shape {W.shape}.")
+    if W.dtype.kind not in "fiub":
+        raise InputError(f"{what} must hold real weights, got {W.dtype}.")
+    single = W.dtype.kind == "f" and W.dtype.itemsize == 4
+    W = _stumbling(
+        lambda _: scipy.sparse.csr_array(W, dtype=np.float32 if single else np.float64), content, what, wanted
+    )
+    W.sum_duplicates()
+    if not np.isfinite(W.data).all():
+        bad = int((~np.isfinite(W.data)).sum())
+        raise InputError(f"{what} must have finite weights, got {bad} that are NaN or infinite: drop or replace them.")
+    return W
+
+
+def _symmetric(W: Any, what: str) -> Any:
+    gap, size = (float(abs(A).max()) if A.nnz else 0.0 for A in (W - W.T, W))
+    if gap > _checks.SYMMETRY_EPS * np.finfo(W.dtype).eps * size:
+        raise _checks.asymmetric(gap, what)
+    return W
+
+
+def _only_array(names: list[str], what: str) -> str:
+    if len(names) == 1:
+        return names[0]
+    found = next((name for name in SIGNAL_NAMES if name in names), None)
+    if found is None:
+        raise InputError(
+            f"{what} must hold one array, or one that is called {' or '.join(SIGNAL_NAMES)}, "
+            f"got {', '.join(names) or 'none'}."
+        )
+    return found
+
+
+def _from_graphml(content: bytes, what: str, add_up: bool) -> GraphFile:
+    graph = parse_graphml(content, what)
+    nodes = np.array(list(graph.nodes))
+    n = len(nodes)
+    if not n:
+        raise InputError(f"{what} must hold a graph with at least one node, got none.")
+    ends = np.array([graph.nodes[end] for pair in graph.ends for end in pair], dtype=np.int64).reshape(-1, 2).T
+    weights = np.array(graph.weights, dtype=np.float64)
+    if graph.directed:  # then both directions have to be there
+        return GraphFile(_symmetric(scipy.sparse.csr_array((weights, tuple(ends)), shape=(n, n)), what), nodes)
+    return GraphFile(adjacency(ends, weights, n, what, add_up=add_up), nodes)
