@@ -1,4 +1,6 @@
-r"""Low-pass attention on pairs of token sequences.
+r"""
+Low-pass attention on pairs of token sequences
+==============================================
 
 The task: is the second part of a sequence a shuffled, partly changed copy of the first? Each part alone says nothing,
 so a model has to compare them. A graph learned from the token embeddings joins equal words of the two parts; the

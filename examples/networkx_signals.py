@@ -1,8 +1,10 @@
-r"""Signals on a networkx graph: read from the nodes, filtered, written back.
+r"""
+Signals on a networkx graph
+===========================
 
-A Laplacian is built from the graph as it is. The filter keeps the k lowest frequencies of a signal,
-$y = U_k U_k^\top x$: here a noisy opinion of the members of a karate club, which split in two along its slowest
-frequency.
+A signal is read from the nodes, filtered, and written back. A Laplacian is built from the graph as it is. The filter
+keeps the k lowest frequencies of a signal, :math:`y = U_k U_k^\top x`: here a noisy opinion of the members of a karate
+club, which split in two along its slowest frequency.
 """
 
 import networkx as nx

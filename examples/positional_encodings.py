@@ -1,4 +1,6 @@
-r"""Positional encodings for a graph transformer: a whole PyG data set at a time.
+r"""
+Positional encodings of a whole PyG data set
+============================================
 
 ``AddLowFrequencyPE`` stands where ``AddLaplacianEigenvectorPE`` stood, with the same arguments and attribute. Two
 things are new. A whole data set is encoded in a few dense batches instead of graph by graph. And where eigenvectors

@@ -1,4 +1,6 @@
-r"""Clusters that are not round: the low frequencies of a graph of neighbours, in a scikit-learn pipeline.
+r"""
+Clusters that are not round, with scikit-learn
+==============================================
 
 Two moons cannot be told apart by k-means, whose clusters are round. In the graph that joins each sample to its nearest
 neighbours they are two parts with few edges between them, and the lowest non-trivial frequency is nearly constant on
