@@ -1,12 +1,12 @@
-"""Sphinx configuration: Markdown pages, a gallery made from `examples/`, and the API from docstrings. Builds offline."""
+"""Sphinx configuration: Markdown pages, a gallery made from `examples/`, the API from docstrings. Builds offline."""
 
 import sys
 from pathlib import Path
 
+import krylow
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_extensions"))
-
-import krylow
 
 project = "krylow"
 author = "the krylow developers"
@@ -27,7 +27,10 @@ templates_path = []
 nitpicky = True
 # Types of other packages: their inventories are on the network, and the documentation builds without it.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(torch|numpy|scipy|networkx|sklearn|torch_geometric|lightning|collections|pathlib|os|datetime)(\..*)?"),
+    (
+        r"py:.*",
+        r"(torch|numpy|scipy|networkx|sklearn|torch_geometric|lightning|collections|pathlib|os|datetime)(\..*)?",
+    ),
     (r"py:.*", r"(Tensor|ndarray|Any|Callable|Sequence|Mapping|Path|PathLike|Module|nn\.Module|optional|Data)"),
 ]
 
