@@ -228,9 +228,9 @@ def _check_symmetry(W: Any, what: str) -> None:
             raise _checks.asymmetric(float(gap), what)
 
 
-def _operator(L: Any, *, psd: bool = False) -> SparseOperator:
+def _operator(L: Any, *, psd: bool = False, null_vector: Tensor | None = None) -> SparseOperator:
     crow, col = (torch.from_numpy(part.astype(np.int64)) for part in (L.indptr, L.indices))
-    return SparseOperator(crow, col, torch.from_numpy(L.data), psd=psd)
+    return SparseOperator(crow, col, torch.from_numpy(L.data), psd=psd, null_vector=null_vector)
 
 
 def _laplacian_of_rows(W: Any, kind: str | None) -> SparseOperator:
@@ -244,11 +244,13 @@ def _laplacian_of_rows(W: Any, kind: str | None) -> SparseOperator:
     # Before W is taken away, which takes the self-loops along.
     diagonal = degree + loops if kind == "generalized" else degree
     L = scipy.sparse.diags_array(diagonal, format="csr") - W
+    null_vector = None
     if kind == "normalized":
         size = abs(W).sum(axis=1)
+        null_vector = torch.from_numpy(np.sqrt(np.where(size > 0, size, 1.0)))
         scale = scipy.sparse.diags_array(_inverse_root(torch.from_numpy(size)).numpy(), format="csr")
         L = scale @ L @ scale
-    return _operator(scipy.sparse.csr_array(L), psd=not (W.data < 0).any())
+    return _operator(scipy.sparse.csr_array(L), psd=not (W.data < 0).any(), null_vector=null_vector)
 
 
 def _laplacian_of_edges(edges: _Edges, kind: str | None) -> SparseOperator:

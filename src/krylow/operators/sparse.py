@@ -5,29 +5,39 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from krylow.operators import csr_kernels
 from krylow.operators.base import Operator
 
 
 class SparseOperator(Operator):
     """One sparse symmetric matrix in compressed row (CSR) form, differentiable with respect to its values.
 
-    One product costs 2 nnz operations and reads the matrix once, as a block of columns does.
+    One product costs 2 nnz operations and reads the matrix once, as a block of columns does. Large blocks on the host
+    that need no gradient are multiplied by :mod:`krylow.operators.csr_kernels`, one column by scipy, the rest by torch.
 
     Parameters
     ----------
     crow, col
-        ``(n + 1,)`` and ``(nnz,)`` row pointers and column indices.
+        ``(n + 1,)`` and ``(nnz,)`` row pointers and column indices, both int32 or both int64.
     values
         ``(nnz,)`` entries.
+    null_vector
+        ``(n,)`` positive vector that L is believed to map to zero, such as the roots of the degrees for a normalised
+        Laplacian; it is checked before use (:mod:`krylow.linalg.components`). None: perhaps that of ones.
     """
 
-    def __init__(self, crow: Tensor, col: Tensor, values: Tensor, *, psd: bool = False) -> None:
+    def __init__(
+        self, crow: Tensor, col: Tensor, values: Tensor, *, psd: bool = False, null_vector: Tensor | None = None
+    ) -> None:
         super().__init__((), crow.numel() - 1, values.dtype, values.device, psd=psd)
         self.crow, self.col, self.values = crow, col, values
+        self.null_vector = null_vector
+        self._indices: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
     def from_coo(cls, row: Tensor, col: Tensor, values: Tensor, n: int, *, psd: bool = False) -> SparseOperator:
@@ -54,7 +64,67 @@ class SparseOperator(Operator):
             return self._multiply(flat).reshape(self.n, *X.shape[:-2], X.shape[-1]).movedim(0, -2)
         if torch.is_grad_enabled() and (self.requires_grad or X.requires_grad):
             return _SparseProduct.apply(self.values, X, self)
+        kernel = self._kernel(X)
+        if kernel == "numba":
+            return self._fused(X, None, 1.0, 0.0, 0.0, torch.empty(X.shape, dtype=X.dtype))
+        if kernel == "scipy":
+            return torch.from_numpy(self._scipy_view() @ X.detach().numpy())
         return _csr_product(self.crow, self.col, self.values, X)
+
+    def _three_term(
+        self,
+        X: Tensor,
+        Y: Tensor | None,
+        a: float | Tensor,
+        b: float | Tensor,
+        c: float | Tensor,
+        out: Tensor | None,
+    ) -> Tensor:
+        numbers = [value.numel() == 1 and not value.requires_grad for value in (a, b, c) if isinstance(value, Tensor)]
+        tracked = self.requires_grad or X.requires_grad or (Y is not None and Y.requires_grad)
+        fused = X.ndim == 2 and all(numbers) and not (torch.is_grad_enabled() and tracked)
+        if not fused or self._kernel(X) != "numba":
+            return super()._three_term(X, Y, a, b, c, out)
+        target = out if out is not None and out.is_contiguous() else torch.empty(X.shape, dtype=X.dtype)
+        self._fused(X, Y, float(a), float(b), float(c), target)
+        return target if out is None or out is target else out.copy_(target)
+
+    def _kernel(self, X: Tensor) -> str:
+        """Return what multiplies this block where no gradient is recorded: "numba", "scipy" or "torch"."""
+        if self.values.numel() * X.shape[-1] < csr_kernels.LEAST_WORK:
+            return "torch"
+        return csr_kernels.kernel_in_use(X.dtype, X.shape[-1], X.device.type)
+
+    def _fused(self, X: Tensor, Y: Tensor | None, a: float, b: float, c: float, out: Tensor) -> Tensor:
+        """Write a L X + b X + c Y to a contiguous ``out`` by the compiled kernel, and return it."""
+        first, second = (None if block is None else block.detach().contiguous().numpy() for block in (X, Y))
+        assert first is not None
+        csr_kernels.three_term(
+            *self.host_indices(), self.values.detach().contiguous().numpy(), first, second, a, b, c, out.numpy()
+        )
+        return out
+
+    def host_indices(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return row pointers and columns as int32 where they fit, which is less to read; made once."""
+        if self._indices is None:
+            fits = max(self.n, self.col.numel()) < 2**31
+            kind = torch.int32 if fits else torch.int64
+            self._indices = tuple(part.cpu().to(kind).contiguous().numpy() for part in (self.crow, self.col))  # type: ignore[assignment]
+        assert self._indices is not None
+        return self._indices
+
+    def _scipy_view(self) -> Any:
+        """Return a ``scipy.sparse.csr_array`` over the entries themselves."""
+        from scipy.sparse import csr_array
+
+        crow, col = self.host_indices()
+        return csr_array((self.values.detach().numpy(), col, crow), shape=(self.n, self.n), copy=False)
+
+    def like(self, values: Tensor) -> SparseOperator:
+        """Return an operator with these values at the same places; its counters start at zero."""
+        other = SparseOperator(self.crow, self.col, values, psd=self.psd, null_vector=self.null_vector)
+        other._indices = self._indices
+        return other
 
     def diagonal(self) -> Tensor:
         """Return the diagonal, ``(n,)``."""
@@ -71,11 +141,15 @@ class SparseOperator(Operator):
 
     def detach(self) -> SparseOperator:
         """Return the same operator without a gradient."""
-        return SparseOperator(self.crow, self.col, self.values.detach(), psd=self.psd)
+        return self.like(self.values.detach())
 
     def double(self) -> SparseOperator:
         """Return the same operator in float64, without a gradient."""
-        return SparseOperator(self.crow, self.col, self.values.detach().to(torch.float64), psd=self.psd)
+        return self.like(self.values.detach().to(torch.float64))
+
+    def single(self) -> SparseOperator:
+        """Return the same operator in float32, without a gradient: half the memory to pass through."""
+        return self.like(self.values.detach().to(torch.float32))
 
     def to_dense(self) -> Tensor:
         """Return the matrix, ``(n, n)``."""

@@ -1,0 +1,129 @@
+r"""The null space of a Laplacian, free from the components of its graph.
+
+A Laplacian of non-negative weights maps to zero exactly the vectors that are constant on each component (combinatorial)
+or there proportional to the roots of the degrees (normalised). So the eigenvalue 0, as often repeated as the graph has
+components and isolated nodes, need not be iterated for: it can be read off and deflated. Whether a component's
+vector is null is measured, not assumed, since self-loops (generalised) take it away; that nothing lies below zero
+follows from the signs of the entries, or is not claimed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from krylow.operators import Operator, SparseOperator
+
+#: Units of eps, beside the number of a row's entries, that L u may be off from zero, relative to |L| |u|.
+ROUNDING = 8
+
+
+@dataclass(frozen=True)
+class NullSpace:
+    r"""The null vectors of a Laplacian that its components show, one a component.
+
+    Attributes
+    ----------
+    labels
+        ``(n,)`` the component of each node; those with a null vector come first, the largest first.
+    components
+        Number of components, an isolated node being one.
+    count
+        Number of null vectors: components ``0, ..., count - 1`` have one, the others (with self-loops) have none.
+    vector
+        ``(n,)`` float64: all null vectors in one, each of length 1 on its component; zero where there is none.
+    lowest
+        Whether no eigenvalue lies below zero, so that these are the lowest frequencies. Signed graphs: not known.
+    """
+
+    labels: Tensor
+    components: int
+    count: int
+    vector: Tensor
+    lowest: bool
+
+    def basis(self, k: int | None = None, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Return the first k null vectors (all, if there are no more) as orthonormal columns ``(n, min(k, count))``."""
+        width = self.count if k is None else min(k, self.count)
+        columns = torch.zeros(self.labels.numel(), width, dtype=dtype, device=self.vector.device)
+        rows = torch.nonzero(self.labels < width)[:, 0]
+        columns[rows, self.labels[rows]] = self.vector[rows].to(dtype)
+        return columns
+
+    def coefficients(self, X: Tensor) -> Tensor:
+        r"""Return $U^\top X$, ``(count, s)``, of a block ``(n, s)`` and all null vectors U, without forming U."""
+        weighted = self.vector.to(X.dtype)[:, None] * X
+        if self.components == 1:
+            return weighted.sum(0, keepdim=True)[: self.count]
+        sums = X.new_zeros(self.components, X.shape[-1]).index_add_(0, self.labels, weighted)
+        return sums[: self.count]
+
+    def remove(self, X: Tensor) -> Tensor:
+        r"""Return $X - U U^\top X$ for a block ``(n, s)``, without forming U."""
+        if self.count == 0:
+            return X
+        inside = torch.zeros(self.components, X.shape[-1], dtype=X.dtype, device=X.device)
+        inside[: self.count] = self.coefficients(X)
+        if self.components == 1:
+            return torch.addmm(X, self.vector.to(X.dtype)[:, None], inside, alpha=-1)
+        return X - self.vector.to(X.dtype)[:, None] * inside[self.labels]
+
+
+def null_space(L: Operator) -> NullSpace | None:
+    """Return the null vectors that a sparse L's components show; None for operators whose entries are not sparse.
+
+    Costs a walk over the graph and one pass over L, which are not counted as products. No gradient.
+    """
+    if not isinstance(L, SparseOperator):
+        return None
+    with torch.no_grad():
+        return _null_space(L)
+
+
+def _null_space(L: SparseOperator) -> NullSpace:
+    crow, col = L.host_indices()
+    values = L.values.detach().cpu().double().numpy()
+    matrix = csr_array((values, col, crow), shape=(L.n, L.n), copy=False)
+    linked = matrix
+    if not values.all():  # entries that are there but zero join nothing
+        linked = matrix.copy()
+        linked.eliminate_zeros()
+    components, labels = connected_components(linked, directed=True, connection="strong")  # L is symmetric
+    sizes = np.bincount(labels, minlength=components)
+    entries = np.diff(crow)
+    size = abs(matrix)
+    u, null = np.zeros(L.n), np.zeros(components, dtype=bool)
+    for candidate in _candidates(L, entries):
+        worst = (ROUNDING + entries) * float(torch.finfo(L.dtype).eps) * (size @ candidate)
+        off = np.abs(matrix @ candidate) > worst
+        fits = ~np.bincount(labels, weights=off, minlength=components).astype(bool) & ~null
+        u = np.where(fits[labels], candidate, u)
+        null |= fits
+        if null.all():
+            break
+    lengths = np.sqrt(np.bincount(labels, weights=u**2, minlength=components))
+    u = np.divide(u, lengths[labels], out=np.zeros(L.n), where=null[labels])
+    rank = np.empty(components, dtype=np.int64)
+    rank[np.lexsort((-sizes, ~null))] = np.arange(components)
+    lowest = L.psd or (bool(null.all()) and _no_positive_entry_off_the_diagonal(matrix))
+    device = L.device
+    return NullSpace(
+        torch.from_numpy(rank[labels]).to(device), components, int(null.sum()), torch.from_numpy(u).to(device), lowest
+    )
+
+
+def _candidates(L: SparseOperator, entries: np.ndarray) -> list[np.ndarray]:
+    """Return positive vectors that may be null: the operator's own, ones, and the roots of the unweighted degrees."""
+    own = [] if L.null_vector is None else [L.null_vector.detach().cpu().double().numpy()]
+    return [*own, np.ones(L.n), np.sqrt(np.maximum(entries - 1, 1).astype(np.float64))]
+
+
+def _no_positive_entry_off_the_diagonal(matrix: csr_array) -> bool:
+    """Return whether only the diagonal is positive: with a positive null vector, Gershgorin's discs then start at 0."""
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return not bool(((matrix.data > 0) & (rows != matrix.indices)).any())
