@@ -47,12 +47,12 @@ bench: setup  ## small graphs beside PyG and eigh, and where each method wins; t
 	$(BIN)/python benchmarks/tables.py
 
 docs: setup  ## build the documentation into docs/_build/html
-	$(BIN)/python -m sphinx -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 format: setup  ## rewrite the code in the house format
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
 clean:  ## remove .venv, caches and built files
-	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
