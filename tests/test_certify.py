@@ -240,5 +240,6 @@ def test_the_bound_is_sharp():
 
 
 def test_a_status_says_its_name_and_what_to_do():
-    assert [str(status) for status in Status] == ["CONVERGED", "MAX_STEPS", "NO_GAP", "MISSED", "BREAKDOWN"]
+    names = ["CONVERGED", "MAX_STEPS", "NO_GAP", "MISSED", "BREAKDOWN", "INTERRUPTED"]
+    assert [str(status) for status in Status] == names
     assert all(status.advice.endswith(".") for status in Status)

@@ -10,7 +10,7 @@ Everything is computed in float64, when it is first asked for, and is not counte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -22,7 +22,7 @@ from krylow.floor import PROOF_LIMIT, complement_probe, estimated_floor, proved_
 from krylow.linalg.bounds import davis_kahan
 from krylow.operators import FunctionOperator, Operator
 from krylow.refine.chebyshev import chebyshev_filter
-from krylow.refine.ritz import SETTLED_POWER
+from krylow.refine.ritz import SETTLED_POWER, Evidence
 
 #: A gap below this many eps * sqrt(n) * ||L|| cannot be told from none.
 GAP_EPS = 8
@@ -39,6 +39,7 @@ class Status(IntEnum):
     NO_GAP = 2
     MISSED = 3
     BREAKDOWN = 4
+    INTERRUPTED = 5
 
     def __str__(self) -> str:
         return self.name
@@ -67,6 +68,9 @@ _ADVICE = {
         "The Krylov space closed before it held k vectors, so the missing columns are zero: use another start vector, "
         "a block or a restarted method."
     ),
+    Status.INTERRUPTED: (
+        "Ctrl-C ended the iteration before the error bound reached tol: this is the best subspace so far."
+    ),
 }
 
 
@@ -87,6 +91,9 @@ class Certificate:
         ``(*batch,)`` integer codes of :class:`Status`.
     proved
         Whether the floor is proved rather than estimated.
+    well_defined
+        ``(*batch,)`` the largest number of vectors, at most k, after which a gap shows: so many of the basis span a
+        unique subspace, though k of them may not (NO_GAP).
     """
 
     residuals: Tensor
@@ -94,6 +101,7 @@ class Certificate:
     error_bound: Tensor
     statuses: Tensor
     proved: bool
+    well_defined: Tensor
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,6 +141,9 @@ class Subspace:
     #: With a cutoff: the cutoff, and ``(*batch,)`` how many columns each graph keeps.
     cutoff: float | None = None
     kept: Tensor | None = None
+    #: Whether Ctrl-C ended the iteration, and what a refinement of a large graph measured of its own error.
+    interrupted: bool = False
+    evidence: Evidence | None = None
 
     @property
     def k(self) -> int:
@@ -148,7 +159,9 @@ class Subspace:
     @cached_property
     def certificate(self) -> Certificate:
         """The evidence, computed when first asked for: k products, and what the floor costs (see the module)."""
-        return certify(
+        if self.evidence is not None:
+            return _from_evidence(self, self.evidence)
+        found = certify(
             self.operator,
             self.basis,
             tol=self.tol,
@@ -158,6 +171,7 @@ class Subspace:
             cutoff=self.cutoff,
             kept=self.kept,
         )
+        return replace(found, statuses=_interrupted(found.statuses)) if self.interrupted else found
 
     @property
     def residuals(self) -> Tensor:
@@ -184,6 +198,29 @@ class Subspace:
             f"Subspace(method={self.method!r}, shape={tuple(self.basis.shape)}, products={self.products}, "
             f"passes={self.passes})"
         )
+
+
+def _interrupted(statuses: Tensor) -> Tensor:
+    """Return the statuses of an iteration that Ctrl-C ended: those that had not converged say so."""
+    return torch.where(statuses == Status.CONVERGED, statuses, torch.full_like(statuses, Status.INTERRUPTED))
+
+
+def _from_evidence(sub: Subspace, evidence: Evidence) -> Certificate:
+    """Return the certificate of one large graph from what its refinement measured: no product is spent again."""
+    L, k, basis = sub.operator, sub.k, sub.basis
+    unique = evidence.well_defined >= k
+    status = Status.NO_GAP if not unique else Status.MAX_STEPS
+    if unique and evidence.error <= sub.tol:
+        status = Status.CONVERGED
+    statuses = torch.full_like(L.sizes, status)
+    return Certificate(
+        residuals=evidence.residuals.to(basis.dtype),
+        floor=torch.full_like(L.sizes, evidence.floor, dtype=basis.dtype),
+        error_bound=torch.full_like(L.sizes, evidence.error if unique else torch.inf, dtype=basis.dtype),
+        statuses=_interrupted(statuses) if sub.interrupted else statuses,
+        proved=False,
+        well_defined=torch.full_like(L.sizes, min(evidence.well_defined, k)),
+    )
 
 
 def certify(
@@ -284,7 +321,23 @@ def _certify(
     codes[no_gap & small & below] = Status.MISSED
     codes[error <= max(tol, 4 * eps)] = Status.CONVERGED
     codes[missing.any(-1)] = Status.BREAKDOWN
-    return Certificate(residuals.to(basis.dtype), floor.to(basis.dtype), error.to(basis.dtype), codes, proved)
+    return Certificate(
+        residuals=residuals.to(basis.dtype),
+        floor=floor.to(basis.dtype),
+        error_bound=error.to(basis.dtype),
+        statuses=codes,
+        proved=proved,
+        well_defined=_well_defined(theta, residuals, noise, no_gap, kept),
+    )
+
+
+def _well_defined(theta: Tensor, residuals: Tensor, noise: Tensor, no_gap: Tensor, kept: Tensor) -> Tensor:
+    """Return the largest count of vectors after which the Ritz values show a gap, ``(*batch,)``."""
+    gaps = theta.diff(dim=-1) - noise[..., None]  # (*batch, k - 1), NaN between two missing columns
+    shows = gaps > 10 * residuals.square().amax(-1, keepdim=True) / gaps.abs().clamp(min=torch.finfo(gaps.dtype).tiny)
+    counts = torch.arange(1, theta.shape[-1], device=theta.device)
+    inner = torch.nn.functional.pad(torch.where(shows, counts, torch.zeros_like(counts)), (1, 0)).amax(-1)
+    return torch.where(no_gap, inner, kept)
 
 
 def _filtered_bound(

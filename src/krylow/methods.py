@@ -20,6 +20,7 @@ from krylow.floor import PROOF_LIMIT
 from krylow.graph import as_operator
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.recipes import METHODS, RECIPES, Options, up_to
+from krylow.refine.progress import Callback
 from krylow.response import chebyshev_lowpass, lanczos_lowpass
 
 __all__ = [
@@ -53,6 +54,7 @@ def subspace(
     generator: torch.Generator | None = None,
     weights: Any = None,
     max_products: int | None = None,
+    callback: Callback | None = None,
 ) -> Subspace:
     r"""Return the subspace of the k lowest graph frequencies, or of all up to a cutoff.
 
@@ -82,6 +84,10 @@ def subspace(
         For "unrolled": a trained network, its name or its file (see :func:`~krylow.load`). None: an untrained one.
     max_products
         Most products with L of the methods that iterate until tol.
+    callback
+        Called after every sweep of such a method with a :class:`~krylow.refine.progress.Progress`: passes, the error
+        reached, the seconds spent and left. Ctrl-C ends the iteration with the best subspace so far, whose status
+        says so (INTERRUPTED); a second one raises.
 
     Returns
     -------
@@ -107,7 +113,7 @@ def subspace(
         max_products = _checks.count(max_products, "max_products")
     if weights is not None and method not in ("auto", "unrolled"):
         raise InputError(f'weights are for method="unrolled", got method={method!r}.')
-    options = Options(tol, m, generator, weights, max_products)
+    options = Options(tol, m, generator, weights, max_products, callback)
     why = "asked for"
     if method == "auto":
         method, why = choose(L, k or smallest, weights)
@@ -129,6 +135,7 @@ def lowpass(
     generator: torch.Generator | None = None,
     weights: Any = None,
     max_products: int | None = None,
+    callback: Callback | None = None,
 ) -> Any:
     r"""Return the ideal low-pass filtered signal $y = U_k U_k^\top x$.
 
@@ -143,7 +150,7 @@ def lowpass(
         ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``, torch or numpy.
     method
         As in :func:`subspace`, or one of :data:`SIGNAL_METHODS`, whose number of steps or degree is ``m`` (50).
-    k, cutoff, tol, m, seed, generator, weights, max_products
+    k, cutoff, tol, m, seed, generator, weights, max_products, callback
         As in :func:`subspace`.
 
     Returns
@@ -184,6 +191,7 @@ def lowpass(
             generator=generator,
             weights=weights,
             max_products=max_products,
+            callback=callback,
         ).project(signal)
     return y.detach().numpy() if isinstance(x, np.ndarray) else y
 

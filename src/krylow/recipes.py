@@ -33,7 +33,8 @@ from krylow.operators import DenseOperator, Operator
 from krylow.refine.chebyshev import chebyshev_subspace
 from krylow.refine.lanczos import lanczos
 from krylow.refine.lobpcg import lobpcg
-from krylow.refine.ritz import Ritz
+from krylow.refine.progress import Callback, Watch
+from krylow.refine.ritz import Evidence, Ritz
 from krylow.refine.shift_invert import shift_invert
 from krylow.refine.thick_restart import thick_restart
 from krylow.start.gaussian import gaussian
@@ -51,6 +52,7 @@ class Options:
     generator: torch.Generator | None = None
     weights: Any = None
     max_products: int | None = None
+    callback: Callback | None = None
 
 
 def _exact(L: Operator, k: int, options: Options) -> Subspace:
@@ -103,6 +105,7 @@ def _thick_restart(L: Operator, k: int, options: Options) -> Subspace:
             tol=SAFETY * options.tol,
             max_products=limit,
             generator=options.generator,
+            watch=Watch(A, SAFETY * options.tol, options.callback),
         )
 
     return _refined(L, k, run, f"a basis of at most {basis_size} vectors")
@@ -116,7 +119,8 @@ def _chebyshev(L: Operator, k: int, options: Options) -> Subspace:
     def run(A: Operator) -> Ritz:
         X = gaussian(A, width, generator=options.generator)
         limit = options.max_products or 4000 * width
-        return chebyshev_subspace(A, X, k, tol=SAFETY * options.tol, max_products=limit)
+        watch = Watch(A, SAFETY * options.tol, options.callback)
+        return chebyshev_subspace(A, X, k, tol=SAFETY * options.tol, max_products=limit, watch=watch)
 
     return _refined(L, k, run, f"a filtered block of {width} vectors")
 
@@ -129,7 +133,8 @@ def _lobpcg(L: Operator, k: int, options: Options) -> Subspace:
     def run(A: Operator) -> Ritz:
         X = gaussian(A, width, generator=options.generator)
         limit = options.max_products or 2000 * width
-        return lobpcg(A, X, k, tol=SAFETY * options.tol, max_products=limit)
+        watch = Watch(A, SAFETY * options.tol, options.callback)
+        return lobpcg(A, X, k, tol=SAFETY * options.tol, max_products=limit, watch=watch)
 
     return _refined(L, k, run, f"scipy's LOBPCG on a block of {width} vectors")
 
@@ -170,6 +175,8 @@ def _refined(L: Operator, k: int, run: Callable[[Operator], Ritz], why: str) -> 
         why,
         following=pairs.theta[..., k] if guard else None,
         following_residual=pairs.residuals[..., k] if guard else None,
+        interrupted=pairs.interrupted,
+        evidence=pairs.evidence,
     )
 
 
@@ -184,6 +191,8 @@ def _result(
     following: Tensor | None = None,
     following_residual: Tensor | None = None,
     exact: bool = False,
+    interrupted: bool = False,
+    evidence: Evidence | None = None,
 ) -> Subspace:
     return Subspace(
         basis=basis,
@@ -197,6 +206,8 @@ def _result(
         following=following,
         following_residual=following_residual,
         exact=exact,
+        interrupted=interrupted,
+        evidence=evidence,
     )
 
 
@@ -246,6 +257,7 @@ def _cut(found: Subspace, cutoff: float, *, exact: bool = False) -> Subspace:
         ritz_values=torch.where(within, theta[..., :k], torch.full_like(theta[..., :k], torch.inf)),
         following=torch.take_along_dim(beyond, kept[..., None], dim=-1)[..., 0],
         following_residual=None,
+        evidence=None,
         exact=exact,
         cutoff=cutoff,
         kept=kept,

@@ -7,10 +7,13 @@ vectors. The interval is found on the way: a is the block's own largest Ritz val
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from krylow.operators import Operator
+from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz, rotate, settled
 
 #: The filter's degree aims at this much growth of the k-th vector over the block's last one in one sweep.
@@ -36,7 +39,14 @@ def chebyshev_filter(L: Operator, X: Tensor, degree: int, low: Tensor, high: Ten
 
 
 def chebyshev_subspace(
-    L: Operator, X: Tensor, k: int, *, tol: float, max_products: int, degree: int | None = None
+    L: Operator,
+    X: Tensor,
+    k: int,
+    *,
+    tol: float,
+    max_products: int,
+    degree: int | None = None,
+    watch: Watch | None = None,
 ) -> Ritz:
     """Return Ritz pairs of a filtered block, the k lowest of which have an estimated error of at most ``tol``.
 
@@ -57,6 +67,8 @@ def chebyshev_subspace(
         Most products with L.
     degree
         Of the filter. None: chosen before each sweep from the Ritz values.
+    watch
+        Told of every sweep. Ctrl-C ends the iteration with what the last sweep found.
     """
     high = L.gershgorin()[1]
     ritz = rotate(L, X)
@@ -70,8 +82,13 @@ def chebyshev_subspace(
         cut = torch.where(flat, (first + high) / 2, cut)
         high_now = torch.where(high > cut, high, cut + 1)
         first = torch.where(first < cut, first, cut - 1)
-        ritz = rotate(L, chebyshev_filter(L, ritz.X, sweep, cut, high_now, first))
-        spent += (sweep + 1) * X.shape[-1]
+        try:
+            ritz = rotate(L, chebyshev_filter(L, ritz.X, sweep, cut, high_now, first))
+            spent += (sweep + 1) * X.shape[-1]
+            if watch is not None:
+                watch.report(float(ritz.estimate(k).max()))
+        except KeyboardInterrupt:
+            return replace(ritz, interrupted=True)
     return ritz
 
 

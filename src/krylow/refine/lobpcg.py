@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,20 +13,22 @@ from scipy.sparse.linalg import lobpcg as scipy_lobpcg
 from torch import Tensor
 
 from krylow.operators import DenseOperator, FunctionOperator, Operator
+from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz, rotate, settled
 
 #: Sweeps between two looks at the error estimate.
 SWEEPS = 20
 
 
-def lobpcg(L: Operator, X: Tensor, k: int, *, tol: float, max_products: int) -> Ritz:
+def lobpcg(L: Operator, X: Tensor, k: int, *, tol: float, max_products: int, watch: Watch | None = None) -> Ritz:
     """Return Ritz pairs from scipy's LOBPCG, preconditioned by the diagonal, one graph of a batch after the other.
 
     It runs a few sweeps at a time and is stopped by the same estimate as the other methods. A sweep costs as many
-    products as the block has columns; a batch costs what its dearest graph does.
+    products as the block has columns; a batch costs what its dearest graph does. Of one graph, ``watch`` is told after
+    every few sweeps, and Ctrl-C ends the iteration with what was found by then.
     """
     if not L.batch_shape:
-        return _solve(L, X, k, tol, max_products)
+        return _solve(L, X, k, tol, max_products, watch)
     dense, sizes, shape = L.to_dense().detach(), L.sizes, L.batch_shape
     items, pairs = [], []
     for i in np.ndindex(*shape):
@@ -41,7 +44,7 @@ def lobpcg(L: Operator, X: Tensor, k: int, *, tol: float, max_products: int) -> 
     return Ritz(theta.reshape(*shape, -1), vectors, residuals.reshape(*shape, -1))
 
 
-def _solve(L: Operator, X: Tensor, k: int, tol: float, max_products: int) -> Ritz:
+def _solve(L: Operator, X: Tensor, k: int, tol: float, max_products: int, watch: Watch | None = None) -> Ritz:
     def multiply(block: Any) -> Any:
         tensor = torch.as_tensor(np.asarray(block).reshape(L.n, -1), dtype=L.dtype, device=L.device)
         return (L @ tensor).detach().double().cpu().numpy()
@@ -62,6 +65,8 @@ def _solve(L: Operator, X: Tensor, k: int, tol: float, max_products: int) -> Rit
             warnings.simplefilter("ignore")  # whether it has converged is ours to judge
             try:
                 _, block = scipy_lobpcg(A, pairs.X.double().cpu().numpy(), M=M, largest=False, tol=0.0, maxiter=SWEEPS)
+            except KeyboardInterrupt:
+                return replace(pairs, interrupted=True)
             except Exception as error:
                 if type(error) not in (np.linalg.LinAlgError, ValueError, Exception):  # scipy raises a bare one, too
                     raise
@@ -69,6 +74,8 @@ def _solve(L: Operator, X: Tensor, k: int, tol: float, max_products: int) -> Rit
         if not np.isfinite(block).all():
             break
         pairs = rotate(L, torch.as_tensor(block, dtype=L.dtype, device=L.device))
+        if watch is not None:
+            watch.report(float(pairs.estimate(k)))
     return pairs
 
 

@@ -16,6 +16,28 @@ SETTLED_POWER = 0.5
 
 
 @dataclass(frozen=True)
+class Evidence:
+    r"""What a refinement of one large graph has measured of its own error, so that no certificate need do it again.
+
+    Attributes
+    ----------
+    error
+        Estimate of the normalised squared subspace error, infinite where none is at hand.
+    floor
+        Estimate of $\lambda_{k+1}$.
+    well_defined
+        The largest number of vectors, at most k, after which a gap shows: up to there the subspace is unique.
+    residuals
+        ``(k,)`` residual norms of the Ritz pairs inside the k-dimensional subspace.
+    """
+
+    error: float
+    floor: float
+    well_defined: int
+    residuals: Tensor
+
+
+@dataclass(frozen=True)
 class Ritz:
     """Ritz pairs of a refinement: the k wanted ones first, guards after them.
 
@@ -27,11 +49,17 @@ class Ritz:
         ``(*batch, n, p)`` orthonormal; zero columns where the graph has fewer than p nodes.
     residuals
         ``(*batch, p)`` norms of L x - theta x, as the recurrence knows them.
+    interrupted
+        Whether Ctrl-C ended the refinement before its own criterion did.
+    evidence
+        What the refinement knows of its error, where that is more than these residuals tell.
     """
 
     theta: Tensor
     X: Tensor
     residuals: Tensor
+    interrupted: bool = False
+    evidence: Evidence | None = None
 
     def estimate(self, k: int) -> Tensor:
         """Return the estimated error of the k lowest, ``(*batch,)``, taking the next Ritz pair at its word."""

@@ -8,11 +8,14 @@ that the next cycle costs m - p products and the space contains that of implicit
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from krylow.operators import Operator
 from krylow.refine.lanczos import breakdown_threshold
+from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz, settled
 from krylow.start.gaussian import gaussian
 
@@ -40,6 +43,7 @@ def thick_restart(
     recheck: bool = True,
     scale: Tensor | None = None,
     generator: torch.Generator | None = None,
+    watch: Watch | None = None,
 ) -> Ritz:
     r"""Return the lowest Ritz pairs from a restarted basis of at most ``basis_size`` vectors.
 
@@ -70,6 +74,8 @@ def thick_restart(
         ``(*batch,)`` the size of the wanted values, where that is far below the norm of L. None: the norm.
     generator
         Source of the random block.
+    watch
+        Told of every cycle. Ctrl-C ends the iteration with what the last whole cycle found.
     """
     scale = L.norm_bound() if scale is None else scale
     generator = generator or torch.Generator(device=L.device).manual_seed(1)
@@ -77,12 +83,20 @@ def thick_restart(
     growth = _Growth(L, X, basis_size, generator=generator)
     keep = k + max(1, (basis_size - k) // 3) if keep is None else keep
     reference: Ritz | None = None
+    latest: Ritz | None = None
     while True:
-        used = growth.fill(max_products)
+        try:
+            used = growth.fill(max_products)
+        except KeyboardInterrupt:
+            if latest is None:
+                raise
+            return replace(latest, interrupted=True)
         if used == 0 and reference is not None:  # the products left do not pay for the recheck's wider block
             return reference
         max_products -= used
-        ritz = growth.ritz(max(keep, k + 1))
+        ritz = latest = growth.ritz(max(keep, k + 1))
+        if watch is not None:
+            watch.report(float(ritz.estimate(k).max()))
         if max_products < growth.next.shape[-1] or growth.exhausted:
             return ritz
         if tol == 0 or not bool(((ritz.estimate(k) <= tol) | settled(scale, ritz.residuals[..., : k + 1])).all()):
