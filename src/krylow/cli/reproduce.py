@@ -54,3 +54,47 @@ def table1(
             console.print(f"record: {out / record.file_name}, {len(files)} pictures in {files[0].parent}\n")
         if not full:
             console.print("The grid is reduced: --full searches all of the paper's settings.", style="bold")
+
+
+@reproduce.command("table2")
+def table2(
+    data: Annotated[str, typer.Option(help="mrpc, qnli, synthetic, or all.")] = "mrpc",
+    protocol: Annotated[str, typer.Option(help="A (the paper's), B (tuned), or all.")] = "all",
+    seeds: Annotated[int, typer.Option(help="How many seeds, counted from 0.", min=1)] = 5,
+    out: Annotated[Path, typer.Option(help="Where records and logs go; what is there is not done again.")] = Path(
+        "runs/table2"
+    ),
+    workers: Annotated[int | None, typer.Option(help="Trainings at a time. Default: one a core.", min=1)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A look in two minutes: synthetic, 400 rows of MRPC.")] = False,
+) -> None:
+    """Train and measure the paper's Table 2: pairs of sentences by low-pass attention, beside its controls.
+
+    GLUE is read from the folder that KRYLOW_DATA names, or fetched. Interrupted anywhere, the same command goes on.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    with messages():
+        from krylow.experiments.table2.choice import quick_tables, tables
+        from krylow.experiments.table2.render import notes, rich_table
+        from krylow.experiments.table2.run import reproduce as measure
+
+        if quick:
+            asked, remarks = quick_tables()
+            seeds = min(seeds, 2)
+            for remark in remarks:
+                console.print(remark, style="yellow")
+        else:
+            asked = tables(data, protocol)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as progress:
+            bar = progress.add_task("reading", total=None)
+
+            def report(done: int, total: int, what: str) -> None:
+                progress.update(bar, completed=done, total=total, description=what)
+
+            found = measure(out, asked, seeds, workers=workers, report=report)
+        for record in found:
+            console.print(rich_table(record))
+            for note in notes(record):
+                console.print(f"- {note}", highlight=False)
+            console.print(f"record: {out / record.file_name}, logs in {out / 'logs'}\n")

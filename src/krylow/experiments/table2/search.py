@@ -1,0 +1,87 @@
+"""Choosing a row's setting by validation, from the cells that exist: what to train next, and what was chosen.
+
+A search is a function of the cells alone. It is asked again and again, and each time either names the cells that it
+needs or has an answer: so it does not matter which process trained them, when, or how often it was interrupted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from krylow.experiments.records import Record, lookup
+from krylow.experiments.table2.plan import Protocol, candidates
+from krylow.experiments.table2.train import KIND
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training: its data, setting and seed."""
+
+    data: dict[str, Any]
+    setting: dict[str, Any]
+    seed: int
+
+    def record(self, folder: Path) -> Record | None:
+        """Return its record, or None where it is still to be trained."""
+        return lookup(folder / "cells", KIND, {"data": self.data, "setting": self.setting}, self.seed)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where the search of a row stands.
+
+    Attributes
+    ----------
+    missing
+        Cells to train before it can go on; empty when it is done.
+    cells
+        The chosen setting's records, one a seed, when it is done.
+    tried
+        Every candidate, with its validation accuracies by seed as far as it was trained to be compared.
+    """
+
+    missing: list[Cell]
+    cells: list[Record]
+    tried: list[dict[str, Any]]
+
+
+def search(protocol: Protocol, row: str, data: dict[str, Any], seeds: int, folder: Path, vectors: bool) -> Outcome:
+    """Return where the search of one row stands.
+
+    Parameters
+    ----------
+    protocol, row, data, seeds
+        What is searched for.
+    folder
+        The run's.
+    vectors
+        Whether pretrained word vectors may be drawn.
+    """
+    settings = candidates(protocol, row, data["name"], vectors=vectors)
+    tried: list[dict[str, Any]] = [{"setting": setting, "validation": []} for setting in settings]
+    left = list(range(len(settings)))
+    for keep, few in protocol.rungs if len(settings) > 1 else ():
+        left = left[:keep]
+        cells = [Cell(data, settings[i], seed) for i in left for seed in range(min(few, seeds))]
+        records = _trained(cells, folder)
+        if len(records) < len(cells):
+            return Outcome([cell for cell in cells if cell.record(folder) is None], [], tried)
+        ranks = []
+        for place, i in enumerate(left):
+            own = [record.results for record in records[place * min(few, seeds) :][: min(few, seeds)]]
+            tried[i]["validation"] = [results["validation"] for results in own]
+            # Equal accuracies are common on a few hundred sentences: the loss decides then.
+            means = [sum(r[name] for r in own) / len(own) for name in ("validation", "validation_loss")]
+            ranks.append((-means[0], means[1], i))
+        left = [i for _, _, i in sorted(ranks)]
+    final = [Cell(data, settings[left[0]], seed) for seed in range(seeds)]
+    records = _trained(final, folder)
+    if len(records) < len(final):
+        return Outcome([cell for cell in final if cell.record(folder) is None], [], tried)
+    return Outcome([], records, tried)
+
+
+def _trained(cells: list[Cell], folder: Path) -> list[Record]:
+    return [record for record in (cell.record(folder) for cell in cells) if record is not None]
