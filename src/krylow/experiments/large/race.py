@@ -1,0 +1,107 @@
+"""Ours and the best peers in turns: the same graph, accuracy and threads, in one process, medians of the repeats.
+
+The peers run at the settings that :mod:`~krylow.experiments.large.tune` found; every repeat has a seed of its own,
+which no tuning has seen.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from krylow.experiments.large.solvers import OURS
+from krylow.experiments.large.tune import Case, Limit
+from krylow.experiments.large.worker import OverLimitError, Worker
+from krylow.experiments.records import Record, lookup
+
+KIND = "large-race"
+#: Seeds of the repeats begin here.
+FIRST_SEED = 100
+
+
+def race(
+    folder: Path,
+    worker: Worker,
+    case: Case,
+    tol: float,
+    ours: Sequence[str],
+    peers: dict[str, float],
+    repeats: int,
+    limit: Limit,
+) -> Record:
+    """Return the record of one race, found in ``folder`` or run now.
+
+    Parameters
+    ----------
+    folder
+        Where the record is or goes.
+    worker
+        The process that holds the case's graph.
+    case, tol
+        What is solved, to which error.
+    ours
+        Names among :data:`~krylow.experiments.large.solvers.OURS`.
+    peers
+        Setting of each peer.
+    repeats
+        How often each solver runs.
+    limit
+        How long a call may take; a peer that takes longer is left after that.
+    """
+    config = {**case.config, "tol": tol, "threads": worker.threads, "repeats": repeats, "ours": list(ours)}
+    record = lookup(folder, KIND, config, case.seed)
+    if record is not None:
+        return record
+    started, begin, load = datetime.now(UTC), time.perf_counter(), os.getloadavg()[0]
+    entries = {**dict.fromkeys(ours, tol), **peers}
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in entries}
+    fastest: float | None = None
+    for repeat in range(repeats):
+        for name, setting in entries.items():
+            if any("more_than" in run for run in runs[name]):
+                continue
+            allowed = limit.after(fastest)
+            try:
+                run = worker.run(name, setting, FIRST_SEED + repeat, allowed)
+            except OverLimitError:
+                run = {"more_than": allowed}
+            runs[name].append({"setting": setting, **run})
+            if run.get("error", 1.0) <= tol and name not in OURS:
+                fastest = min(run["seconds"], fastest or run["seconds"])
+    results = {"load": round(load, 2), "load_after": round(os.getloadavg()[0], 2), "solvers": runs}
+    wall = time.perf_counter() - begin
+    record = Record.create(KIND, config, results, seed=case.seed, started=started, wall_seconds=wall)
+    record.write(folder)
+    return record
+
+
+def summary(runs: Sequence[dict[str, Any]], tol: float) -> dict[str, Any]:
+    """Return the medians of a solver's runs in a race, its largest error, and whether all were right."""
+    over = [run["more_than"] for run in runs if "more_than" in run]
+    done = [run for run in runs if "error" in run]
+    if over or not done:
+        failed = next((run["failed"] for run in runs if "failed" in run), None)
+        return {"more_than": max(over)} if over else {"failed": failed}
+    found: dict[str, Any] = {
+        key: round(statistics.median(run[key] for run in done), 4) for key in ("seconds", "cpu_seconds", "peak_mib")
+    }
+    found |= {
+        "spread": [round(pick(run["seconds"] for run in done), 4) for pick in (min, max)],
+        "error": max(run["error"] for run in done),
+        "right": all(run["error"] <= tol for run in done),
+        "setting": done[0]["setting"],
+    }
+    if "status" in done[0]:
+        found |= {
+            "certificate_seconds": round(statistics.median(run["certificate_seconds"] for run in done), 4),
+            "status": sorted({run["status"] for run in done}),
+            "method": done[0]["method"],
+            "passes": done[0]["passes"],
+            "false_claims": sum(run["success"] and run["error"] > 10 * tol for run in done),
+        }
+    return found

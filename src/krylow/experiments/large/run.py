@@ -1,0 +1,151 @@
+"""Everything in order: graphs and references, every peer's cheapest setting, the races, the record. Resumable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from krylow._checks import InputError, choice
+from krylow.experiments.large import reference
+from krylow.experiments.large.assemble import assemble
+from krylow.experiments.large.graphs import FAMILIES
+from krylow.experiments.large.race import race
+from krylow.experiments.large.solvers import OURS, PEERS
+from krylow.experiments.large.tune import KIND, OUTCLASSED, Case, Limit, cheapest, tune
+from krylow.experiments.large.worker import Worker, check_packages
+from krylow.experiments.records import Record, find, lookup
+
+STAGES = ("tune", "race", "all")
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured.
+
+    Attributes
+    ----------
+    sizes, families, tols, threads
+        Nodes, names of families, errors, numbers of threads (0: all cores).
+    repeats
+        Runs of each solver in a race.
+    peers, ours
+        Solvers by name.
+    best
+        How many of the peers run beside ours in a race.
+    most_k
+        Larger numbers of frequencies are left out on graphs of more than ``large`` nodes: their references take long.
+    limit
+        How long a call may take.
+    """
+
+    sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    families: tuple[str, ...] = tuple(FAMILIES)
+    tols: tuple[float, ...] = (1e-3, 1e-6)
+    threads: tuple[int, ...] = (1, 0)
+    repeats: int = 3
+    peers: tuple[str, ...] = tuple(PEERS)
+    ours: tuple[str, ...] = ("krylow",)
+    best: int = 2
+    most_k: int = 20
+    large: int = 300_000
+    limit: Limit = field(default_factory=Limit)
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raise where something has no meaning or is not installed."""
+        for name in self.families:
+            choice(name, tuple(FAMILIES), "family")
+        for name in self.peers:
+            choice(name, tuple(PEERS), "solver")
+        for name in self.ours:
+            choice(name, tuple(OURS), "solver")
+        if not self.sizes or min(self.sizes) < 1000:
+            raise InputError(f"n must be at least 1000, got {self.sizes}: smaller graphs are decomposed at once.")
+        if not self.tols or not all(0 < tol < 1 for tol in self.tols):
+            raise InputError(f"tol must be between 0 and 1, got {self.tols}.")
+        check_packages([*self.peers, *self.ours])
+
+
+def measure(out: str | Path, plan: Plan, *, stage: str = "all", report: Report | None = None) -> Record | None:
+    """Measure what is missing in ``out``, and return the record of all that is there (None before the first race).
+
+    Graphs with their references go to ``out/graphs``, single measurements to ``out/cells``; what is there is not
+    measured again, so that an interrupted run goes on where it was.
+    """
+    plan.check()
+    choice(stage, STAGES, "stage")
+    tell = report or (lambda text: None)
+    root = Path(out)
+    cells = root / "cells"
+    for case, graph in _cases(root, plan, tell):
+        if stage != "race":
+            _tune_peers(cells, graph, case, plan, tell)
+        if stage != "tune":
+            for threads in plan.threads:
+                with Worker(graph, case.k, threads or os.cpu_count() or 1) as worker:
+                    for tol in plan.tols:
+                        tell(f"{case} tol={tol:.0e} threads={worker.threads}: race")
+                        race(
+                            cells, worker, case, tol, plan.ours, _best(cells, case, tol, plan), plan.repeats, plan.limit
+                        )
+    return assemble(root, cells, plan.seed)
+
+
+def _cases(root: Path, plan: Plan, tell: Report) -> Iterator[tuple[Case, Path]]:
+    for n in sorted(plan.sizes):
+        for family in plan.families:
+            tell(f"{family} n={n:.0e}: graph and reference")
+            most = plan.most_k if n > plan.large else None
+            graph, truth = reference.prepare(root / "graphs", family, n, plan.seed, most=most)
+            for k in truth.ks:
+                yield Case(family, n, k, plan.seed), graph
+
+
+def _tune_peers(cells: Path, graph: Path, case: Case, plan: Plan, tell: Report) -> None:
+    best: dict[float, float] = {}
+    smaller = _smaller(cells, case)
+    costs = {name: _least_cost(record, max(plan.tols)) for name, record in smaller.items()}
+    least = min((cost for name, cost in costs.items() if name != "pygsp"), default=float("inf"))
+    # The best on the smaller graph goes first: it decides how long the others may take.
+    with Worker(graph, case.k, 1) as worker:
+        for name in sorted(plan.peers, key=lambda name: costs.get(name, float("inf"))):
+            if costs.get(name, 0.0) <= OUTCLASSED * least:
+                tell(f"{case}: {PEERS[name].title}")
+                tune(cells, worker, case, name, plan.tols, best, plan.limit, smaller.get(name))
+
+
+def _least_cost(record: Record, tol: float) -> float:
+    """Return a peer's processor time at its cheapest right setting, or what it spent at least without being right."""
+    runs = record.results["runs"]
+    found = cheapest(runs, tol)
+    if found is not None:
+        return found[1]
+    spent = [run["cpu_seconds"] for run in runs if "cpu_seconds" in run]
+    return max(spent) if spent and "cpu_seconds" in runs[-1] else float("inf")
+
+
+def _smaller(cells: Path, case: Case) -> dict[str, Record]:
+    """Return the peers' records on the next smaller graph of the family, at the k nearest to the case's."""
+    found = [record for record in find(cells, kind=KIND) if record.config["family"] == case.family]
+    found = [record for record in found if record.config["n"] < case.n]
+    if not found:
+        return {}
+    n = max(record.config["n"] for record in found)
+    k = min({record.config["k"] for record in found if record.config["n"] == n}, key=lambda k: abs(k - case.k))
+    return {record.config["solver"]: record for record in found if (record.config["n"], record.config["k"]) == (n, k)}
+
+
+def _best(cells: Path, case: Case, tol: float, plan: Plan) -> dict[str, float]:
+    """Return the peers to race with and their settings: the cheapest here, or on the next smaller graph if untuned."""
+    here = {
+        name: record
+        for name in plan.peers
+        if (record := lookup(cells, KIND, {**case.config, "solver": name, "threads": 1}, case.seed)) is not None
+    }
+    records = here or _smaller(cells, case)
+    found = {name: cheapest(record.results["runs"], tol) for name, record in records.items() if name != "pygsp"}
+    ranked = sorted((cost[1], name, cost[0]) for name, cost in found.items() if cost is not None and name in plan.peers)
+    return {name: setting for _, name, setting in ranked[: plan.best]}
