@@ -1,0 +1,167 @@
+"""``krylow filter``: signals on a graph, ideally low-pass filtered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from krylow.cli import solving
+from krylow.cli.app import app
+from krylow.cli.solving import Request, Stages
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from krylow.certify import Subspace
+    from krylow.data.files import GraphFile
+    from krylow.data.tables import Table
+
+
+HELP = (
+    "Filter signals on a graph: keep their k lowest frequencies, or all up to a cutoff, and drop the rest.\n\n"
+    "krylow filter graph.mtx signals.npy -k 50 -o smooth.npy\n\n"
+    "krylow filter edges.csv signals.csv --cutoff 0.1 --kind normalized -o smooth.csv\n\n"
+    "An edge list has two nodes and perhaps a weight a line. Its edges are undirected, and one that is listed twice "
+    "counts once. Row i of the signals belongs to row i of a matrix, and to node i of an edge list of whole numbers, "
+    "which count from 0, or from 1 where the largest is the number of rows. Where the signals are a table whose first "
+    f"column names the nodes, rows are found by name.\n\n{solving.EXIT_CODES}"
+)
+
+
+@app.command("filter", help=HELP)
+def filter_signals(
+    graph: solving.GraphArgument,
+    signals: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SIGNALS",
+            help="The signals, a row for each node: .npy, .npz, or a table .csv, .tsv, .txt; .gz too.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--out",
+            help="Where the filtered signals go. Its suffix says in which form: .npy, .npz, .csv, .tsv, .txt. "
+            "A - prints them as CSV.",
+            show_default=False,
+        ),
+    ],
+    k: solving.KOption = None,
+    cutoff: solving.CutoffOption = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="auto, exact, lanczos, unrolled, thick_restart, chebyshev, lobpcg, shift_invert; without a basis: "
+            "lanczos_signal, polynomial, polynomial_jackson."
+        ),
+    ] = "auto",
+    tol: solving.TolOption = 1e-3,
+    kind: solving.KindOption = None,
+    m: solving.StepsOption = None,
+    max_products: solving.MaxProductsOption = None,
+    weights: solving.WeightsOption = None,
+    seed: solving.SeedOption = None,
+    device: solving.DeviceOption = "cpu",
+    nodes: solving.NodesOption = None,
+    add_up: solving.AddUpOption = False,
+    as_json: solving.JsonOption = False,
+) -> None:
+    """Filter signals on a graph; the help text is ``HELP``."""
+    request = Request(
+        graph, out, k, cutoff, method, tol, kind, m, max_products, weights, seed, device, nodes, add_up, as_json
+    )
+    with solving.staged() as stages:
+        from krylow.data.files import write_signals
+        from krylow.data.tables import format_table
+        from krylow.methods import METHODS, SIGNAL_METHODS
+
+        request.check((*METHODS, *SIGNAL_METHODS), (graph, signals))
+        table, network = _read(request, signals, stages)
+        y, sub, spent = _filter(request, network, table, signals.name, stages)
+        filtered = table.with_values(y)
+        with stages("write", f"writing {out}"):
+            if not request.to_stdout:
+                write_signals(out, filtered)
+        found = solving.describe(
+            request,
+            network,
+            stages,
+            sub,
+            **spent,
+            signals={"file": str(signals), "shape": list(y.shape), "dtype": str(y.dtype)},
+            output={"file": out, "holds": f"filtered signals, {y.dtype} {y.shape}"},
+        )
+    if request.to_stdout:
+        solving.write_stdout(format_table(filtered, ","))
+    solving.finish(request, found)
+
+
+def _read(request: Request, path: Path, stages: Stages) -> tuple[Table, GraphFile]:
+    """Read both files. The number of signals counts the nodes of an edge list, unless the signals have names."""
+    from krylow.data.files import read_signals
+
+    with stages("read", f"reading {path.name}"):
+        table = read_signals(path)
+    count = None if table.nodes is not None or not table.values.ndim else table.values.shape[_node_axis(table.values)]
+    with stages("read", f"reading {request.graph.name}"):
+        network = solving.read(request, count)
+    _check_length(table, path.name, network, request.graph.name)
+    return table, network
+
+
+def _check_length(table: Table, signals: str, network: GraphFile, graph: str) -> None:
+    from krylow._checks import InputError
+
+    shape = table.values.shape
+    if not shape or shape[_node_axis(table.values)] != network.n:
+        hint = ": transpose it" if shape[-1:] == (network.n,) else ""
+        if not hint and network.nodes is not None and network.nodes.dtype.kind == "i" and shape:
+            hint = f", whose edges name nodes {network.nodes.min()} to {network.nodes.max()}"
+        raise InputError(
+            f"{signals} must have a row for each of the {network.n} nodes of {graph}, got shape {shape}{hint}."
+        )
+
+
+def _node_axis(values: np.ndarray) -> int:
+    return 0 if values.ndim == 1 else -2
+
+
+def _filter(
+    request: Request, network: GraphFile, table: Table, name: str, stages: Stages
+) -> tuple[np.ndarray, Subspace | None, dict[str, Any]]:
+    """Return the filtered signals in the order of their file, the subspace, and the cost where there is none."""
+    import numpy as np
+    import torch
+
+    import krylow as kl
+    from krylow.data.files import rows_by_name
+    from krylow.methods import SIGNAL_METHODS
+
+    x = table.values
+    rows = None if table.nodes is None else rows_by_name(network, table.nodes, name)
+    with stages("laplacian", "building the Laplacian"):
+        L = solving.build(request, network, x.dtype)
+    at_rows = x if rows is None else np.empty_like(x)
+    if rows is not None:
+        at_rows[rows] = x
+    signal = torch.from_numpy(at_rows).to(L.device)
+    kl._checks.signal(signal, L.batch_shape, L.n, L.dtype)
+    sub, spent = None, {}
+    if request.method in SIGNAL_METHODS:
+        before = L.products, L.passes
+        with stages("solve", f"filtering by {request.method}"):
+            y = kl.lowpass(
+                L, signal, request.k, cutoff=request.cutoff, method=request.method, m=request.m, seed=request.seed
+            )
+        cost = {"products": L.products - before[0], "passes": L.passes - before[1]}
+        spent = {"method": request.method, "why": "asked for", "k": request.k, **cost}
+    else:
+        sub = solving.solve(request, L, stages)
+        y = sub.project(signal)
+    filtered = y.detach().cpu().numpy()
+    return (filtered if rows is None else filtered[rows]), sub, spent

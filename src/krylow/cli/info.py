@@ -1,0 +1,87 @@
+"""``krylow info``: what a report of a problem needs, and what could still be installed."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+
+from krylow.cli.app import app, console, messages
+
+#: The extras that a user may want; the others are for working on krylow itself.
+WANTED = ("cli", "pyg", "sklearn", "train", "nlp", "large", "report", "cluster")
+
+
+@app.command()
+def info(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Show versions, threads, devices, kernels, folders, and which extras are missing."""
+    with messages():
+        found = collect()
+        if as_json:
+            typer.echo(json.dumps(found))
+            return
+        lines = {
+            "versions": ", ".join(f"{name} {version}" for name, version in found["versions"].items()),
+            "processor": f"{found['machine']['cpu']}, {found['machine']['cores']} cores, "
+            f"{found['machine']['memory_gib']} GiB",
+            "threads": f"{found['threads']['torch']} in torch (OMP_NUM_THREADS sets them)",
+            "devices": ", ".join(found["devices"]),
+            **{f"kernel: {name}": by for name, by in found["kernels"].items()},
+            "data folder": found["folders"]["data"] or "none (KRYLOW_DATA names one)",
+            "downloads": found["folders"]["cache"],
+            "networks": ", ".join(found["networks"]) or "none",
+        }
+        width = max(map(len, lines)) + 2
+        for name, text in lines.items():
+            console.print(f"{name:<{width}}{text}", markup=False, highlight=False, soft_wrap=True)
+        for extra, absent in found["missing_extras"].items():
+            line = f"{'missing':<{width}}{', '.join(absent)}: pip install 'krylow[{extra}]'"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def collect() -> dict[str, Any]:
+    """Return everything that ``krylow info`` shows."""
+    from importlib.util import find_spec
+
+    import torch
+
+    from krylow.data.local import cache_folder, data_folder
+    from krylow.experiments.surroundings import machine, versions
+    from krylow.nn.storage import SHIPPED
+
+    compiled = "numba" if find_spec("numba") is not None else None
+    folder = data_folder()
+    return {
+        "versions": versions(),
+        "machine": machine(),
+        "threads": {"torch": torch.get_num_threads()},
+        "devices": ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+        + (["mps"] if torch.backends.mps.is_available() else []),
+        "kernels": {
+            "eigenpairs of small dense graphs": compiled or "torch.linalg.eigh (numba is faster)",
+            "products with sparse graphs": "torch CSR",
+            "training of probes": compiled or "torch (numba is faster)",
+        },
+        "folders": {"data": None if folder is None else str(folder), "cache": str(cache_folder())},
+        "networks": sorted(path.stem for path in SHIPPED.glob("*.safetensors")),
+        "missing_extras": missing_extras(),
+    }
+
+
+def missing_extras() -> dict[str, list[str]]:
+    """Return the packages that are not installed, by the extra that brings them."""
+    missing: dict[str, list[str]] = {}
+    for requirement in metadata.requires("krylow") or []:
+        fit = re.match(r"([A-Za-z0-9._-]+).*;\s*extra\s*==\s*['\"]([^'\"]+)['\"]", requirement)
+        if fit is None or fit[2] not in WANTED or fit[1].lower() == "krylow":
+            continue
+        try:
+            metadata.version(fit[1])
+        except metadata.PackageNotFoundError:
+            missing.setdefault(fit[2], []).append(fit[1])
+    return missing

@@ -1,0 +1,351 @@
+"""What ``krylow filter`` and ``krylow subspace`` share: options, stages with their times, the answer and its report."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from krylow.cli.app import errors, messages
+
+if TYPE_CHECKING:
+    import torch
+
+    from krylow.certify import Subspace
+    from krylow.data.files import GraphFile
+    from krylow.operators import Operator
+
+#: Exit codes: an answer was written whose error bound is above tol; Ctrl-C; the reader of a pipe went away.
+NOT_CONVERGED = 3
+INTERRUPTED = 130
+CLOSED_PIPE = 141
+#: What ``--kind`` takes beside the kinds of :func:`krylow.laplacian`.
+GIVEN = "given"
+#: Up to this many nodes a graph with more than a quarter of all edges is held as a dense matrix.
+DENSE_LIMIT = 4096
+
+GraphArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="GRAPH",
+        help="The graph: .mtx, .npz (scipy sparse), .npy, .graphml, or an edge list .csv, .tsv, .txt; .gz too.",
+        show_default=False,
+    ),
+]
+KOption = Annotated[int | None, typer.Option("-k", "--k", help="How many of the lowest frequencies to keep.")]
+CutoffOption = Annotated[
+    float | None, typer.Option(help="Instead of -k: keep every frequency (eigenvalue of L) up to this one.")
+]
+TolOption = Annotated[float, typer.Option(help="Normalised squared error of the subspace that is asked for.")]
+KindOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Laplacian: combinatorial, generalized or normalized; given: the file holds a Laplacian itself. Default: "
+        "combinatorial, or generalized where there are self-loops."
+    ),
+]
+StepsOption = Annotated[
+    int | None,
+    typer.Option("-m", "--m", help="Steps of lanczos, unrolled and the signal's methods; size of the block or basis."),
+]
+MaxProductsOption = Annotated[
+    int | None, typer.Option(help="Most products with L of the methods that iterate until tol.")
+]
+WeightsOption = Annotated[
+    str | None,
+    typer.Option(help="A trained network for method unrolled: its name, such as sbm-k6, or its file. Sets -k."),
+]
+SeedOption = Annotated[
+    int | None, typer.Option(help="Of all random vectors. Without it, too, equal calls give equal answers.")
+]
+DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]
+NodesOption = Annotated[
+    int | None,
+    typer.Option(help="Number of nodes of an edge list of whole numbers, where some nodes have no edge.", min=1),
+]
+AddUpOption = Annotated[
+    bool,
+    typer.Option(
+        "--add-up", help="Add up the weights of an edge that is listed several times, which else must be equal."
+    ),
+]
+EXIT_CODES = "Exit codes: 0 done, 2 bad input, 3 written but the error bound is above tol, 130 interrupted."
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of one run, as they were given."""
+
+    graph: Path
+    out: str
+    k: int | None
+    cutoff: float | None
+    method: str
+    tol: float
+    kind: str | None
+    m: int | None
+    max_products: int | None
+    weights: str | None
+    seed: int | None
+    device: str
+    nodes: int | None
+    add_up: bool
+    json: bool
+
+    @property
+    def to_stdout(self) -> bool:
+        """Whether the answer itself goes to standard output."""
+        return self.out == "-"
+
+    def check(self, methods: tuple[str, ...], inputs: tuple[Path, ...]) -> None:
+        """Refuse what cannot work before anything is read or computed."""
+        from krylow import _checks
+        from krylow._checks import InputError
+        from krylow.data.files import SIGNALS, check_output, suffix
+        from krylow.graph import KINDS
+
+        if self.k is not None and self.cutoff is not None:
+            raise InputError(f"give either -k or --cutoff, got -k {self.k} and --cutoff {self.cutoff:g}.")
+        if self.k is None and self.cutoff is None and self.weights is None:
+            raise InputError("give -k (how many frequencies to keep) or --cutoff (the largest one), got neither.")
+        _checks.choice(self.method, ("auto", *methods), "--method")
+        if self.weights is not None and self.method not in ("auto", "unrolled"):
+            raise InputError(f"--weights are for --method unrolled, got --method {self.method}.")
+        if self.kind is not None:
+            _checks.choice(self.kind.replace("ised", "ized"), (*KINDS, GIVEN), "--kind")
+        _checks.positive(self.tol, "--tol")
+        _device(self.device)
+        if self.to_stdout:
+            if self.json:
+                raise InputError("give either --json or -o -, which both need standard output.")
+            return
+        suffix(Path(self.out), SIGNALS, "the output")
+        check_output(self.out)
+        for path in inputs:
+            if os.path.realpath(path) == os.path.realpath(self.out):
+                raise InputError(f"the output must not be one of the inputs, got {self.out!r}.")
+
+
+@dataclass
+class Stages:
+    """Runs the stages of a command: a line for each on a terminal while it runs, and its time in ``seconds``."""
+
+    progress: Any
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def __call__(self, name: str, text: str) -> Iterator[Callable[[float, str], None]]:
+        """Show ``text`` while the stage runs; what is yielded moves the bar to a part of 1 and adds to the text."""
+        start = time.perf_counter()
+        task = self.progress.add_task(text, total=None)
+
+        def move(part: float, more: str) -> None:
+            self.progress.update(task, total=1.0, completed=part, description=f"{text}: {more}")
+
+        yield move
+        self.progress.remove_task(task)
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+@contextmanager
+def staged() -> Iterator[Stages]:
+    """Show progress on a terminal, and end a command the way a shell expects: bad input 2, Ctrl-C 130."""
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    shown = sys.stderr.isatty()
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
+    try:
+        with messages(), Bars(*columns, console=errors, transient=True, disable=not shown) as progress:
+            yield Stages(progress)
+    except KeyboardInterrupt:
+        errors.print("interrupted: nothing was written.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def read(request: Request, num_nodes: int | None) -> GraphFile:
+    """Read the graph; ``num_nodes`` counts the nodes of an edge list where ``--nodes`` does not."""
+    from krylow.data.files import read_graph
+
+    return read_graph(
+        request.graph, num_nodes=num_nodes if request.nodes is None else request.nodes, add_up=request.add_up
+    )
+
+
+def build(request: Request, graph: GraphFile, dtype: Any) -> Operator:
+    """Return the Laplacian that ``--kind`` names, on the device."""
+    import torch
+
+    from krylow import _checks
+    from krylow._checks import InputError
+    from krylow.graph import as_operator, laplacian
+
+    W = graph.adjacency.astype(dtype)
+    matrix: Any = W
+    device = _device(request.device)
+    if graph.n <= DENSE_LIMIT and 4 * W.nnz > graph.n**2:
+        matrix = torch.from_numpy(W.toarray()).to(device)
+    elif device.type != "cpu":
+        coo = W.tocoo()
+        places = torch.stack([torch.from_numpy(i.astype("int64")) for i in (coo.row, coo.col)])
+        matrix = torch.sparse_coo_tensor(places, torch.from_numpy(coo.data), W.shape).to(device)
+    if request.kind == GIVEN:
+        return as_operator(matrix)
+    off = W.copy()
+    off.setdiag(0)
+    try:
+        _checks.not_a_laplacian(*(torch.from_numpy(part) for part in (W.diagonal(), off.data, W.sum(1))))
+    except InputError:
+        raise InputError(f"{request.graph.name} holds a Laplacian already: say so by --kind {GIVEN}.") from None
+    return laplacian(matrix, request.kind)
+
+
+def solve(request: Request, L: Operator, stages: Stages) -> Subspace:
+    """Return the subspace that is asked for, with its certificate computed."""
+    import krylow as kl
+
+    k, network = request.k, None
+    if request.weights is not None:
+        network = kl.load(request.weights).to(L.dtype).to(L.device)
+        k = network.k if k is None and request.cutoff is None else k
+    with stages("solve", "looking for the subspace"):
+        sub = kl.subspace(
+            L,
+            k,
+            cutoff=request.cutoff,
+            method=request.method,
+            tol=request.tol,
+            m=request.m,
+            seed=request.seed,
+            weights=network,
+            max_products=request.max_products,
+        )
+    with stages("bound", "bounding the error"):
+        sub.certificate  # noqa: B018 (computed when it is first asked for, and kept)
+    return sub
+
+
+def describe(request: Request, graph: GraphFile, stages: Stages, sub: Subspace | None, **more: Any) -> dict[str, Any]:
+    """Return all that is known of a run, as ``--json`` prints it. A bound that is infinite is null."""
+    import krylow
+
+    found: dict[str, Any] = {
+        "krylow": krylow.__version__,
+        "graph": {"file": str(request.graph), "nodes": graph.n, "edges": graph.edges, "kind": _kind(request, graph)},
+        "tol": request.tol,
+        "cutoff": request.cutoff,
+        "seed": request.seed,
+        "device": request.device,
+        "status": None,
+        "advice": None,
+        "error_bound": None,
+        "bound_proved": None,
+    }
+    if sub is not None:
+        bound = sub.error_bound.item()
+        found |= {
+            "method": sub.method,
+            "why": sub.why,
+            "k": kept(sub),
+            "ritz_values": sub.ritz_values[: kept(sub)].tolist(),
+            "products": sub.products,
+            "passes": sub.passes,
+            "status": sub.status.name,
+            "advice": sub.status.advice,
+            "error_bound": bound if math.isfinite(bound) else None,
+            "bound_proved": sub.certificate.proved,
+        }
+    return found | more | {"seconds": {name: round(value, 4) for name, value in stages.seconds.items()}}
+
+
+def _kind(request: Request, graph: GraphFile) -> str:
+    """Return the kind of Laplacian that was asked for, or that is taken where none was."""
+    return request.kind or ("generalized" if graph.adjacency.diagonal().any() else "combinatorial")
+
+
+def finish(request: Request, found: dict[str, Any]) -> None:
+    """Print the report, and leave with the exit code that the status asks for."""
+    if request.json:
+        write_stdout(json.dumps(found) + "\n")
+    elif request.to_stdout:
+        errors.print(report(request, found), markup=False)
+    else:
+        write_stdout(report(request, found) + "\n")
+    if found["status"] in (None, "CONVERGED"):
+        return
+    bound = found["error_bound"]
+    errors.print(
+        f"[yellow]not converged:[/yellow] {found['status']}, the error bound is "
+        f"{'infinite' if bound is None else f'{bound:.2g}'}, asked for was {request.tol:g}. {found['advice']}"
+    )
+    raise typer.Exit(NOT_CONVERGED)
+
+
+def report(request: Request, found: dict[str, Any]) -> str:
+    """Return the report in words."""
+    graph, seconds = found["graph"], found["seconds"]
+    chosen = "chosen by auto: " if request.method == "auto" else ""
+    kept_text = f"k = {found['k']}" if found["k"] is not None else ""
+    highest = found["ritz_values"][-1] if found.get("ritz_values") else request.cutoff
+    if highest is not None:
+        kept_text += f"{', ' if kept_text else ''}frequencies up to {highest:.4g}"
+    if found["status"] is None:
+        quality = "none: this method filters the signal without a subspace that could be certified"
+    else:
+        bound = found["error_bound"]
+        size = "infinite" if bound is None else f"{bound:.2g}"
+        quality = f"{size} ({'proved' if found['bound_proved'] else 'estimated'}), asked for {request.tol:g}"
+    spent = f"{found['products']} products with L in {found['passes']} passes" if found["passes"] else "no products"
+    others = ", ".join(f"{name} {seconds[name]:.2f} s" for name in seconds if name != "solve")
+    lines = {
+        "graph": f"{graph['file']}: {graph['nodes']} nodes, {graph['edges']} edges, {graph['kind']} Laplacian",
+        "method": f"{found['method']}, {chosen}{found['why']}",
+        "kept": kept_text,
+        "error bound": quality,
+        "status": found["status"] or "",
+        "cost": f"{spent}, {seconds['solve']:.2f} s ({others})",
+        "output": f"{found['output']['file']}: {found['output']['holds']}",
+    }
+    return "\n".join(f"{name:<12} {text}" for name, text in lines.items() if text)
+
+
+def write_stdout(text: str) -> None:
+    """Write to standard output, and take it calmly when its reader has gone."""
+    left = memoryview(text.encode())
+    try:
+        while left:  # without a buffer (PYTHONUNBUFFERED) a write may end early, and does not say so but by its count
+            left = left[sys.stdout.buffer.write(left) :]
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more at exit, and would complain then.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(CLOSED_PIPE) from None
+
+
+def kept(sub: Subspace) -> int:
+    """Return how many frequencies a subspace of one graph keeps: none, perhaps, below a low cutoff."""
+    return sub.k if sub.kept is None else int(sub.kept)
+
+
+def _device(name: str) -> torch.device:
+    import torch
+
+    from krylow._checks import InputError
+
+    try:
+        device = torch.device(name)
+        torch.ones(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise InputError(f"--device must be one that torch can use here, got {name!r} ({reason}).") from None
+    return device
