@@ -3,7 +3,8 @@ r"""Lanczos on the inverse: a factorisation once, then the lowest frequencies ar
 $(L + \sigma I)^{-1}$ has the eigenvectors of L and the values $1 / (\lambda_i + \sigma)$, so that the lowest
 frequencies, which are crowded together in L, stand far apart. One solve a vector; the price is the factorisation, which
 is cheap where a graph is nearly a tree or a plane (road networks) and hopeless where it is not (three-dimensional
-meshes, random graphs).
+meshes, random graphs): a factor that is estimated to be too large is refused before it is begun. Null vectors that the
+graph's components show are not iterated for; of a graph with more than k components nothing is factorised at all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from scipy.sparse.linalg import splu
 from torch import Tensor
 
 from krylow._checks import InputError
+from krylow.linalg.components import NullSpace, null_space
+from krylow.linalg.fill import estimate_fill
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.refine.ritz import Ritz, rotate
 from krylow.refine.thick_restart import thick_restart
@@ -25,6 +28,8 @@ from krylow.refine.thick_restart import thick_restart
 SHIFT = 1e-6
 #: Most block solves that follow the iteration.
 POLISH = 3
+#: Entries of a triangular factor, by estimate, that are still factorised: 3.2 GB with both factors and their indices.
+MOST_FILL = 1.3e8
 
 
 def shift_invert(
@@ -36,21 +41,35 @@ def shift_invert(
     tol: float,
     max_products: int,
     generator: torch.Generator | None = None,
+    max_fill: float = MOST_FILL,
 ) -> Ritz:
     """Return the lowest Ritz pairs of L by thick-restarted Lanczos on the inverse of its shift.
 
     Parameters are those of :func:`~krylow.refine.thick_restart.thick_restart`; ``max_products`` bounds the solves. The
     factorisation is a library's: scipy's sparse LU with a minimum-degree ordering for a sparse graph (on CPU), a
     Cholesky factorisation for a dense batch. It and the iteration are in float64, since the shifted matrix is nearly
-    singular. Only the Rayleigh-Ritz step at the end costs products with L.
+    singular. Only the Rayleigh-Ritz step at the end costs products with L. ``max_fill`` is the most entries of a factor
+    of a sparse graph (:func:`~krylow.linalg.fill.estimate_fill`); more raise an error.
     """
+    null = null_space(L)
+    null = null if null is not None and null.lowest and null.count else None
+    if null is not None and null.count > k:  # k of the null vectors are as good as any other k
+        return rotate(L, null.basis(k + 1, L.dtype))
+    if isinstance(L, SparseOperator):
+        fill = estimate_fill(L)
+        if fill.entries > max_fill:
+            raise InputError(
+                f'method="shift_invert" takes graphs whose factor has at most {max_fill:.2g} entries, got one of about '
+                f'{fill.entries:.2g} (a separator of {fill.separator} nodes): use method="chebyshev".'
+            )
     A = L.double()
     low = A.gershgorin()[0]
     shift = SHIFT * A.norm_bound() - low.clamp(max=0)
     shift = torch.where(shift > 0, shift, torch.ones_like(shift))
     solve = _sparse_factor(A, shift) if isinstance(A, SparseOperator) else _dense_factor(A, shift)
+    deflated = solve if null is None else _outside(null, solve)
     inverse = FunctionOperator(
-        lambda Y: -solve(Y),
+        lambda Y: -deflated(Y),
         A.n,
         batch_shape=tuple(A.batch_shape),
         dtype=A.dtype,
@@ -58,10 +77,12 @@ def shift_invert(
         bounds=(-1 / (low + shift), torch.zeros_like(shift)),
     )
     inverse.mask = A.mask
+    wanted = k if null is None else max(1, k - null.count)
+    start = X.double() if null is None else null.remove(X.double())
     pairs = thick_restart(
         inverse,
-        X.double(),
-        k,
+        start,
+        wanted,
         basis_size=basis_size,
         tol=tol,
         max_products=max_products,
@@ -70,6 +91,9 @@ def shift_invert(
     )
     live = pairs.theta.isfinite()
     vectors = pairs.X
+    if null is not None:
+        vectors = torch.cat([null.basis(), vectors[:, live]], dim=-1)[:, : A.n]
+        live = torch.ones(vectors.shape[-1], dtype=torch.bool)
     if not bool(live.all()):  # a graph of fewer nodes than the block: no rotation among zero columns
         values = torch.where(live, -1 / pairs.theta - shift[..., None], pairs.theta)
         return Ritz(values.to(L.dtype), vectors.to(L.dtype), pairs.residuals.to(L.dtype))
@@ -80,6 +104,11 @@ def shift_invert(
         if bool((found.estimate(k) <= tol).all()):
             break
     return found
+
+
+def _outside(null: NullSpace, solve: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return the solve without the null vectors, which it maps to zero: the far end of the inverse's spectrum."""
+    return lambda Y: null.remove(solve(null.remove(Y)))
 
 
 def _sparse_factor(A: SparseOperator, shift: Tensor) -> Callable[[Tensor], Tensor]:
