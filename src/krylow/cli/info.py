@@ -53,6 +53,7 @@ def collect() -> dict[str, Any]:
     from krylow.data.local import cache_folder, data_folder
     from krylow.experiments.surroundings import machine, versions
     from krylow.nn.storage import SHIPPED
+    from krylow.operators.csr_kernels import kernel_in_use
 
     compiled = "numba" if find_spec("numba") is not None else None
     folder = data_folder()
@@ -64,7 +65,8 @@ def collect() -> dict[str, Any]:
         + (["mps"] if torch.backends.mps.is_available() else []),
         "kernels": {
             "eigenpairs of small dense graphs": compiled or "torch.linalg.eigh (numba is faster)",
-            "products with sparse graphs": "torch CSR",
+            "products of large sparse graphs with a vector": kernel_in_use(torch.float64, 1),
+            "products of large sparse graphs with a block": kernel_in_use(torch.float64, 32),
             "training of probes": compiled or "torch (numba is faster)",
         },
         "folders": {"data": None if folder is None else str(folder), "cache": str(cache_folder())},

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from krylow.certify import Subspace
     from krylow.data.files import GraphFile
     from krylow.operators import Operator
+    from krylow.refine.progress import Progress
 
 #: Exit codes: an answer was written whose error bound is above tol; Ctrl-C; the reader of a pipe went away.
 NOT_CONVERGED = 3
@@ -157,6 +158,26 @@ class Stages:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
+@dataclass
+class Shown:
+    """Draws the progress of an iteration: how much of the way from the first error to tol it has come, in decades."""
+
+    move: Callable[[float, str], None]
+    tol: float
+    first: float | None = None
+    part: float = 0.0
+
+    def __call__(self, now: Progress) -> None:
+        """Move the bar, never back."""
+        error = min(max(now.bound, 1e-300), 1.0)
+        self.first = error if self.first is None else max(self.first, error)
+        if self.first > self.tol:
+            way = math.log(self.first / error) / math.log(self.first / self.tol)
+            self.part = max(self.part, min(way, 1.0))
+        left = "" if now.remaining is None else f", about {now.remaining:.0f} s left"
+        self.move(self.part, f"{now.passes} passes, error {error:.1g}{left}")
+
+
 @contextmanager
 def staged() -> Iterator[Stages]:
     """Show progress on a terminal, and end a command the way a shell expects: bad input 2, Ctrl-C 130."""
@@ -218,7 +239,7 @@ def solve(request: Request, L: Operator, stages: Stages) -> Subspace:
     if request.weights is not None:
         network = kl.load(request.weights).to(L.dtype).to(L.device)
         k = network.k if k is None and request.cutoff is None else k
-    with stages("solve", "looking for the subspace"):
+    with stages("solve", "looking for the subspace") as move:
         sub = kl.subspace(
             L,
             k,
@@ -229,6 +250,7 @@ def solve(request: Request, L: Operator, stages: Stages) -> Subspace:
             seed=request.seed,
             weights=network,
             max_products=request.max_products,
+            callback=Shown(move, request.tol),
         )
     with stages("bound", "bounding the error"):
         sub.certificate  # noqa: B018 (computed when it is first asked for, and kept)
