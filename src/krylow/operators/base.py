@@ -14,7 +14,7 @@ from krylow._checks import InputError
 class Operator(ABC):
     r"""A real symmetric matrix $L$, or a batch of them, that multiplies blocks and counts how often.
 
-    A subclass holds its data and implements :meth:`_multiply`, :meth:`diagonal` and :meth:`gershgorin`; everything
+    A subclass holds its data and implements ``_multiply``, :meth:`diagonal` and :meth:`gershgorin`; everything
     else follows.
 
     Parameters
