@@ -20,9 +20,10 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "mathml",
     "docstrings",
+    "module_list",
     "code_links",
 ]
-exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/**/*.py", "gallery/**/*.zip"]
+exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/**/*.py", "gallery/**/*.zip", "sg_execution_times.rst"]
 templates_path = []
 nitpicky = True
 # Types of other packages: their inventories are on the network, and the documentation builds without it.
@@ -31,6 +32,9 @@ nitpick_ignore_regex = [
         r"py:.*",
         r"(torch|numpy|scipy|networkx|sklearn|torch_geometric|lightning|collections|pathlib|os|datetime)(\..*)?",
     ),
+    # Private helpers, and modules that are on no page: a docstring may name them, a page may not.
+    (r"py:(attr|func|meth)", r"_\w+|\w+\.\w+"),
+    (r"py:(class|func|mod)", r"krylow\.(cli|data|experiments|report)\..*|(dict|list|tuple)\[.*|Tokenizer"),
     (r"py:.*", r"(Tensor|ndarray|Any|Callable|Sequence|Mapping|Path|PathLike|Module|nn\.Module|optional|Data)"),
 ]
 

@@ -23,10 +23,10 @@ RUN = re.compile(r"([\U000F0000-\U000FFFFD])\1*(?:\s+\1+)*")
 _formulas: list[str] = []
 
 
-def keep_colons(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Keep napoleon from taking what stands before a colon in an attribute's sentence for a type."""
+def keep_sentences(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Keep what stands before a colon in an attribute's sentence from being a type, and |x| from being a reference."""
     if what in ("attribute", "data", "property") and lines:
-        lines[0] = lines[0].replace(": ", COLON + " ")
+        lines[0] = lines[0].replace(": ", COLON + " ").replace("|", r"\|")
 
 
 def hide(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
@@ -81,7 +81,7 @@ class Formulas(SphinxTransform):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    app.connect("autodoc-process-docstring", keep_colons, priority=100)
+    app.connect("autodoc-process-docstring", keep_sentences, priority=100)
     app.connect("autodoc-process-docstring", hide, priority=900)
     app.connect("missing-reference", find_unique)
     app.add_transform(Formulas)

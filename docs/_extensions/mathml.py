@@ -15,8 +15,8 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
-#: Sizes of brackets, which docutils does not know and browsers choose themselves.
-SIZES = re.compile(r"\\[bB]igg?[lrm]?(?![A-Za-z])")
+#: Sizes of brackets and kinds of spacing, which docutils does not know and browsers choose themselves.
+SIZES = re.compile(r"\\([bB]igg?[lrm]?|mathrel|mathbin)(?![A-Za-z])")
 TAG = re.compile(r"\\tag\{([^}]*)\}")
 
 
