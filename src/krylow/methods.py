@@ -18,6 +18,7 @@ from krylow._checks import InputError
 from krylow.certify import Subspace
 from krylow.floor import PROOF_LIMIT
 from krylow.graph import as_operator
+from krylow.linalg.projection import project_by_blocks
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.recipes import METHODS, RECIPES, Options, up_to
 from krylow.refine.progress import Callback
@@ -136,6 +137,7 @@ def lowpass(
     weights: Any = None,
     max_products: int | None = None,
     callback: Callback | None = None,
+    out: np.ndarray | None = None,
 ) -> Any:
     r"""Return the ideal low-pass filtered signal $y = U_k U_k^\top x$.
 
@@ -147,16 +149,20 @@ def lowpass(
     L
         As in :func:`subspace`.
     x
-        ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``, torch or numpy.
+        ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``, torch or numpy. A ``numpy.memmap`` ``(n, c)`` is filtered block by
+        block, so that it need not fit into memory.
     method
         As in :func:`subspace`, or one of :data:`SIGNAL_METHODS`, whose number of steps or degree is ``m`` (50).
     k, cutoff, tol, m, seed, generator, weights, max_products, callback
         As in :func:`subspace`.
+    out
+        For x ``(n, c)`` of numpy: an array of x's shape, perhaps a ``numpy.memmap``, or x itself, that the result is
+        written to block by block and that is returned.
 
     Returns
     -------
     Tensor or ndarray
-        Of x's kind and shape.
+        Of x's kind and shape, in memory unless ``out`` is given.
 
     Examples
     --------
@@ -166,6 +172,27 @@ def lowpass(
     array([2., 2.])
     """
     L = as_operator(L)
+    by_blocks = out is not None or (isinstance(x, np.memmap) and x.ndim == 2)
+    if by_blocks and method not in SIGNAL_METHODS and not L.batch_shape:
+        if not isinstance(x, np.ndarray) or x.ndim != 2:
+            raise InputError(f"out is for signals (n, c) of numpy, got {type(x).__name__} of {np.ndim(x)} dimensions.")
+        _checks.signal(torch.from_numpy(np.array(x[:, :0])), L.batch_shape, L.n, L.dtype)
+        found = subspace(
+            L,
+            k,
+            cutoff=cutoff,
+            method=method,
+            tol=tol,
+            m=m,
+            seed=seed,
+            generator=generator,
+            weights=weights,
+            max_products=max_products,
+            callback=callback,
+        )
+        return project_by_blocks(found.basis, x, out)
+    if out is not None:
+        raise InputError(f"out is for one graph and methods that find a subspace, got method={method!r}.")
     signal = torch.from_numpy(np.ascontiguousarray(x)) if isinstance(x, np.ndarray) else torch.as_tensor(x)
     signal = _checks.signal(signal, L.batch_shape, L.n, L.dtype)
     if method in SIGNAL_METHODS:

@@ -90,3 +90,11 @@ def test_no_edges():
     found = estimate_fill(kl.laplacian(scipy.sparse.csr_array((7, 7))))
     assert (found.core, found.separator) == (0, 0)
     assert 7 <= found.entries <= 21
+
+
+def test_the_graph_is_left_alone():
+    L = kl.laplacian(grid(30, 2))
+    before = [part.copy() for part in L.host_indices()]
+    estimate_fill(L)
+    for part, old in zip(L.host_indices(), before, strict=True):
+        np.testing.assert_array_equal(part, old)

@@ -56,8 +56,8 @@ def estimate_fill(L: SparseOperator) -> Fill:
     Costs about as much as a few products with L. No gradient, on the host.
     """
     crow, col = L.host_indices()
-    pattern = csr_array((np.ones(col.size, dtype=np.int8), col, crow), shape=(L.n, L.n))
-    pattern.setdiag(0)
+    pattern = csr_array((np.ones(col.size, dtype=np.int8), col, crow), shape=(L.n, L.n), copy=True)
+    pattern.setdiag(0)  # writes into the indices, which are the operator's own without the copy
     pattern.eliminate_zeros()
     lower = pattern.nnz / 2 + L.n
     core, spent = _without_thin_nodes(pattern)
