@@ -1,0 +1,76 @@
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from typer.testing import CliRunner
+
+from krylow.cli import app
+from krylow.experiments.records import Record
+
+pytest.importorskip("plotly", reason="the report needs plotly: pip install 'krylow[report]'")
+runner = CliRunner()
+
+
+@pytest.fixture
+def record(tmp_path):
+    made = Record.create("batch", {"k": 8}, {"ratio": 3.0}, seed=0, started=datetime.now(UTC), wall_seconds=1)
+    return made.write(tmp_path / "results")
+
+
+def said(result):
+    return " ".join(result.output.split())
+
+
+def test_the_page_is_written_and_its_place_said(record, tmp_path):
+    out = tmp_path / "page.html"
+    result = runner.invoke(app, ["report", str(record.parent), str(record), "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "report:" in result.output
+    assert record.name in out.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("empty", "there are no records in"),
+        ("missing", "does not exist"),
+        ("foreign.json", "must be a record of format"),
+        ("broken.json", "not whole JSON"),
+        ("only_foreign", "there are no records in"),
+    ],
+)
+def test_what_is_no_record_gets_one_line_and_exit_code_2(given, message, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "only_foreign").mkdir()
+    (tmp_path / "only_foreign" / "package.json").write_text('{"name": "x"}')
+    (tmp_path / "foreign.json").write_text('{"name": "x"}')
+    (tmp_path / "broken.json").write_text('{"name": ')
+    out = tmp_path / "page.html"
+    result = runner.invoke(app, ["report", str(tmp_path / given), "-o", str(out)])
+    assert result.exit_code == 2
+    assert message in said(result)
+    assert "Traceback" not in result.output
+    assert len(result.output.strip().splitlines()) == 1
+    assert not out.exists()
+
+
+def test_a_page_that_cannot_be_written(record, tmp_path):
+    result = runner.invoke(app, ["report", str(record), "-o", str(tmp_path / "no" / "page.html")])
+    assert result.exit_code == 2
+    assert "does not exist: make it" in said(result)
+    result = runner.invoke(app, ["report", str(record), "-o", str(record / "page.html")])
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+def test_without_records_the_usage_is_shown():
+    assert runner.invoke(app, ["report"]).exit_code == 2
+
+
+def test_missing_packages_are_named(record, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    for name in [name for name in sys.modules if name.startswith("krylow.report.")]:
+        monkeypatch.delitem(sys.modules, name)
+    result = runner.invoke(app, ["report", str(record), "-o", str(tmp_path / "page.html")])
+    assert result.exit_code == 2
+    assert "pip install 'krylow[report]'" in said(result)
