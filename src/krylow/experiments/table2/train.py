@@ -145,7 +145,7 @@ class _Training:
         if self.setting["schedule"] == "constant":
             return rate
         rise = WARM_UP * self.steps
-        return rate * min((self.step + 1) / rise, (self.steps - self.step) / (self.steps - rise))
+        return rate * min(1.0, (self.step + 1) / rise, (self.steps - self.step) / (self.steps - rise))
 
     def _look(self, epoch: int, loss: float) -> None:
         """Validate; where that is the best so far, answer dev. Nothing is ever chosen by dev."""
