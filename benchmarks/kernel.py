@@ -1,0 +1,132 @@
+"""The fused sparse kernel beside torch, scipy and the memory's own speed, all in one run.
+
+    python benchmarks/kernel.py [--nodes 1000000] [--columns 32] [--threads 1] [--out results/kernel]
+
+One step a L X + b X + c Y on a 2D k-NN graph (k = 10) in reverse Cuthill-McKee order, in random order, and on a random
+graph of the same size. Bytes are the compulsory ones, each number once: matrix with int32 indices, X, Y, result. Triad
+(z = x + s y over arrays as large as a block of 32 columns, three numbers an element) is what memory gives in the same run, with the
+same threads. torch and scipy have no fused step: theirs is L @ X followed by torch's own sums.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+import scipy.sparse
+import torch
+from numba import njit
+from scipy.spatial import cKDTree
+from timing import interleaved
+
+import krylow as kl
+from krylow.experiments.records import Record
+from krylow.operators import SparseOperator
+from krylow.operators.ordering import reordered
+
+#: Triad runs over arrays as large as a block of this many columns, whatever the block is.
+TRIAD_COLUMNS = 32
+
+
+def neighbours(n: int, seed: int, k: int = 10) -> SparseOperator:
+    points = np.random.default_rng(seed).random((n, 2))
+    near = cKDTree(points).query(points, k + 1)[1][:, 1:]
+    W = scipy.sparse.csr_array((np.ones(n * k), (np.repeat(np.arange(n), k), near.ravel())), shape=(n, n))
+    return kl.laplacian(W.maximum(W.T))
+
+
+def random(n: int, seed: int, degree: int = 12) -> SparseOperator:
+    i, j = np.random.default_rng(seed).integers(0, n, (2, n * degree // 2))
+    apart = i != j
+    W = scipy.sparse.csr_array((np.ones(apart.sum()), (i[apart], j[apart])), shape=(n, n))
+    return kl.laplacian(W + W.T)
+
+
+@njit(nogil=True, fastmath=True)
+def triad(z, x, y, s):
+    for i in range(z.size):
+        z[i] = x[i] + s * y[i]
+
+
+def triad_job(size: int, dtype: np.dtype, threads: int) -> Callable[[], None]:
+    x, y, z = (np.ones(size, dtype=dtype) for _ in range(3))
+    scale = dtype.type(3.0)
+    if threads == 1:
+        return lambda: triad(z, x, y, scale)
+    slices = [slice(*ends) for ends in pairwise(np.linspace(0, size, threads + 1).astype(int))]
+    pool = ThreadPoolExecutor(threads)
+
+    def job() -> None:
+        for _ in pool.map(lambda part: triad(z[part], x[part], y[part], scale), slices):
+            pass
+
+    return job
+
+
+def measure(L: SparseOperator, columns: int, threads: int, repeats: int) -> dict[str, float]:
+    generator = torch.Generator().manual_seed(0)
+    X, Y = (torch.randn(L.n, columns, dtype=L.dtype, generator=generator) for _ in range(2))
+    out, own = torch.empty_like(X), Y.clone()
+    crow, col = L.host_indices()
+    rows = scipy.sparse.csr_array((L.values.numpy(), col, crow), shape=L.shape)
+    tensor = torch.sparse_csr_tensor(torch.from_numpy(crow), torch.from_numpy(col), L.values, size=tuple(L.shape))
+    a, b, c = 2.0, -0.5, 0.25
+    seconds, answers = interleaved(
+        {
+            "triad": triad_job(TRIAD_COLUMNS * L.n, X.numpy().dtype, threads),
+            "fused": lambda: L.three_term(X, Y, a, b, c, out=out),
+            "fused in place": lambda: L.three_term(X, own, a, b, c, out=own),
+            "scipy": lambda: a * torch.from_numpy(rows @ X.numpy()) + b * X + c * Y,
+            "torch": lambda: a * (tensor @ X) + b * X + c * Y,
+            "product, ours": lambda: L @ X,
+            "product, scipy": lambda: rows @ X.numpy(),
+            "product, torch": lambda: tensor @ X,
+        },
+        repeats=repeats,
+    )
+    size = X.element_size()
+    moved = crow.nbytes + col.nbytes + L.values.numel() * size + 3 * X.numel() * size
+    speed = 3 * TRIAD_COLUMNS * L.n * size / seconds["triad"]
+    steps = ("fused", "fused in place", "scipy", "torch")
+    return {
+        "gigabytes a second, triad": speed / 1e9,
+        **{f"seconds {name}": value for name, value in seconds.items() if name != "triad"},
+        **{f"part of triad, {name}": moved / seconds[name] / speed for name in steps},
+        "largest difference to scipy": float((answers["fused"] - answers["scipy"]).abs().max()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=1_000_000)
+    parser.add_argument("--columns", type=int, nargs="+", default=[32, 1])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", default=None, help="folder for the record; none is written without it")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    started, begin = datetime.datetime.now(datetime.UTC), time.perf_counter()
+    graph = neighbours(args.nodes, args.seed)
+    graphs = {"k-NN in order": reordered(graph).operator, "k-NN": graph, "random": random(args.nodes, args.seed)}
+    results: dict[str, float] = {}
+    for name, L in graphs.items():
+        for columns in args.columns:
+            for dtype, A in (("float32", L.single()), ("float64", L)):
+                for key, value in measure(A, columns, args.threads, args.repeats).items():
+                    results[f"{name}, {columns} columns, {dtype}: {key}"] = value
+                    print(f"{name}, {columns:3d} columns, {dtype}: {key:30s} {value:.4g}", flush=True)
+    if args.out:
+        config = {"nodes": args.nodes, "columns": args.columns, "threads": args.threads, "repeats": args.repeats}
+        wall = time.perf_counter() - begin
+        record = Record.create("kernel", config, results, seed=args.seed, started=started, wall_seconds=wall)
+        print(record.write(args.out))
+
+
+if __name__ == "__main__":
+    main()
