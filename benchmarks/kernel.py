@@ -4,8 +4,8 @@
 
 One step a L X + b X + c Y on a 2D k-NN graph (k = 10) in reverse Cuthill-McKee order, in random order, and on a random
 graph of the same size. Bytes are the compulsory ones, each number once: matrix with int32 indices, X, Y, result. Triad
-(z = x + s y over arrays as large as a block of 32 columns, three numbers an element) is what memory gives in the same run, with the
-same threads. torch and scipy have no fused step: theirs is L @ X followed by torch's own sums.
+(z = x + s y over arrays as large as a block of 32 columns, three numbers an element) is what memory gives in the same
+run, with the same threads. torch and scipy have no fused step: theirs is L @ X followed by torch's own sums.
 """
 
 from __future__ import annotations
