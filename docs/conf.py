@@ -26,6 +26,7 @@ extensions = [
 exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/**/*.py", "gallery/**/*.zip", "sg_execution_times.rst"]
 templates_path = []
 nitpicky = True
+suppress_warnings = ["toc.empty_glob"]
 # Types of other packages: their inventories are on the network, and the documentation builds without it.
 nitpick_ignore_regex = [
     (

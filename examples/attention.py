@@ -11,6 +11,7 @@ self-attention whose queries and keys come from the token embeddings alone and s
 what solves the task is the graph. Runs in seconds on one core.
 """
 
+import matplotlib.pyplot as plt
 import torch
 from torch import nn
 
@@ -73,4 +74,10 @@ def main():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main()
+    accuracies = main()
+    fig, ax = plt.subplots(figsize=(7, 2.8), layout="constrained")
+    colors = ["tab:orange" if name.startswith("low-pass") else "tab:gray" for name in accuracies]
+    ax.barh(list(accuracies), list(accuracies.values()), color=colors)
+    ax.invert_yaxis()
+    ax.set(xlim=(0.4, 1), xlabel="test accuracy; 0.5 is guessing")
+    plt.show()

@@ -9,6 +9,7 @@ are arbitrary (signs, rotations inside repeated frequencies), ``output="diagonal
 
 import time
 
+import matplotlib.pyplot as plt
 import torch
 from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import AddLaplacianEigenvectorPE
@@ -41,3 +42,12 @@ ring = Data(
 vectors = AddLowFrequencyPE(2, "pe", sign="largest")(ring).pe
 diagonal = AddLowFrequencyPE(2, "pe", output="diagonal")(ring).pe
 print(f"spread over the nodes of a ring: vectors {vectors.std():.3f}, diagonal {diagonal.std():.1e}")
+
+# %%
+angle = 2 * torch.pi * torch.arange(10) / 10
+fig, axes = plt.subplots(1, 2, figsize=(6, 3), layout="constrained")
+for ax, encoding, title in zip(axes, (vectors[:, 0], diagonal[:, 0]), ("a vector", "the diagonal"), strict=True):
+    ax.plot(angle.cos().repeat(2), angle.sin().repeat(2), color="lightgray", zorder=1)
+    ax.scatter(angle.cos(), angle.sin(), c=encoding, s=150, cmap="coolwarm", vmin=-0.5, vmax=0.5)
+    ax.set(title=f"a ring, by {title}", aspect="equal", xticks=[], yticks=[], frame_on=False)
+plt.show()

@@ -7,6 +7,7 @@ neighbours they are two parts with few edges between them, and the lowest non-tr
 each: k-means on that one number finds them. New samples are placed by their neighbours, with Nystroem's formula.
 """
 
+import matplotlib.pyplot as plt
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 from sklearn.metrics import adjusted_rand_score
@@ -33,3 +34,14 @@ noisy, _ = make_moons(1000, noise=0.1, shuffle=False, random_state=0)
 smooth = LowPassFilter(n_components=20).fit_transform(noisy)
 before, after = (((Z - clean) ** 2).mean() for Z in (noisy, smooth))
 print(f"mean squared error {before:.4f} before and {after:.4f} after the filter")
+
+# %%
+fig, axes = plt.subplots(1, 3, figsize=(9.5, 2.8), layout="constrained", sharex=True, sharey=True)
+axes[0].scatter(*seen.T, c=plain.labels_, s=4, cmap="coolwarm")
+axes[1].scatter(*seen.T, c=spectral[-1].labels_, s=4, cmap="coolwarm")
+axes[2].scatter(*noisy.T, s=4, color="lightgray", label="noisy")
+axes[2].scatter(*smooth.T, s=4, color="tab:green", label="low-pass")
+axes[2].legend(fontsize="small")
+for ax, title in zip(axes, ("k-means", "low frequency + k-means", "low frequencies as a filter"), strict=True):
+    ax.set(title=title, aspect="equal", xticks=[], yticks=[])
+plt.show()

@@ -3,6 +3,7 @@
 import doctest
 import pkgutil
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
 
@@ -42,8 +43,9 @@ def test_the_pages_for_newcomers_have_examples():
 
 
 def test_every_page_is_in_the_table_of_contents():
-    listed = re.findall(r"^([a-z0-9-]+)$", (DOCS / "index.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert {page.stem for page in PAGES} - {"index"} <= set(listed)
+    listed = re.findall(r"^([a-z0-9*-]+)$", (DOCS / "index.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    missing = [page.stem for page in PAGES if not any(fnmatch(page.stem, pattern) for pattern in listed)]
+    assert missing == ["index"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -5,6 +5,7 @@ The translation is docutils' own. ``\tag{11}`` becomes a number at the margin an
 
 from __future__ import annotations
 
+import html
 import re
 from typing import Any
 
@@ -17,6 +18,7 @@ from sphinx.util import logging
 logger = logging.getLogger(__name__)
 #: Sizes of brackets and kinds of spacing, which docutils does not know and browsers choose themselves.
 SIZES = re.compile(r"\\([bB]igg?[lrm]?|mathrel|mathbin)(?![A-Za-z])")
+BRACE = re.compile(r"<mo>([{}|])</mo>")
 TAG = re.compile(r"\\tag\{([^}]*)\}")
 
 
@@ -24,10 +26,13 @@ def translate(node: nodes.Element, *, block: bool) -> str:
     """Return the node's formula as MathML; one that cannot be translated is a warning, and stands as it was."""
     source = SIZES.sub("", TAG.sub("", node.astext()))
     try:
-        return tex2mathml(source, as_block=block)
+        found = tex2mathml(source, as_block=block)
     except MathError as error:
         logger.warning("formula %r: %s", source, error, location=node)
-        return f"<code>{nodes.unescape(source)}</code>"
+        return f"<code>{html.escape(source)}</code>"
+    if "cases" in source:
+        return found
+    return BRACE.sub(r'<mo stretchy="false">\1</mo>', found)  # as docutils does for round brackets
 
 
 def inline(self: Any, node: nodes.math) -> None:
