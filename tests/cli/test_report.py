@@ -5,6 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from krylow.cli import app
+from krylow.cli.reproduce import _write_page
 from krylow.experiments.records import Record
 
 pytest.importorskip("plotly", reason="the report needs plotly: pip install 'krylow[report]'")
@@ -74,3 +75,18 @@ def test_missing_packages_are_named(record, tmp_path, monkeypatch):
     result = runner.invoke(app, ["report", str(record), "-o", str(tmp_path / "page.html")])
     assert result.exit_code == 2
     assert "pip install 'krylow[report]'" in said(result)
+
+
+def test_a_reproduction_ends_with_the_page_of_its_records(record, capsys):
+    _write_page(record.parent, [record])
+    assert record.name in (record.parent / "report.html").read_text(encoding="utf-8")
+    assert "report.html" in capsys.readouterr().out
+
+
+def test_a_reproduction_without_the_extra_says_how_to_get_it(record, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    for name in [name for name in sys.modules if name.startswith("krylow.report.")]:
+        monkeypatch.delitem(sys.modules, name)
+    _write_page(record.parent, [record])
+    assert "pip install 'krylow[report]'" in " ".join(capsys.readouterr().out.split())
+    assert not (record.parent / "report.html").exists()

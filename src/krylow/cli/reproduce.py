@@ -13,6 +13,22 @@ reproduce = typer.Typer(help="Measure the paper's tables again.", no_args_is_hel
 app.add_typer(reproduce, name="reproduce")
 
 
+def _write_page(out: Path, records: list[Path]) -> None:
+    """Write the page of a run's records into its folder and say where, or what is missing for it."""
+    try:
+        from krylow.report import write_report
+
+        path = write_report(records, out / "report.html")
+    except ModuleNotFoundError as error:
+        if error.name not in ("jinja2", "plotly"):
+            raise
+        console.print(
+            "no report was written, which needs plotly and jinja2: pip install 'krylow[report]'", markup=False
+        )
+    else:
+        console.print(f"report: {path}", highlight=False, soft_wrap=True)
+
+
 @reproduce.command("table1")
 def table1(
     full: Annotated[bool, typer.Option("--full", help="The paper's whole grid: hours.")] = False,
@@ -52,6 +68,7 @@ def table1(
             console.print(paired_text(record), highlight=False)
             files = draw_all(record, out / "pictures")
             console.print(f"record: {out / record.file_name}, {len(files)} pictures in {files[0].parent}\n")
+        _write_page(out, [out / record.file_name for record in found])
         if not full:
             console.print("The grid is reduced: --full searches all of the paper's settings.", style="bold")
 
