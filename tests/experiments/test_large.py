@@ -105,7 +105,7 @@ def test_a_worker_measures_and_is_stopped_at_its_limit(tmp_path):
         assert 0 <= run["peak_mib"] < 1000
         assert "failed" in worker.run("no such solver", 1.0, 0, 60.0)
         with pytest.raises(OverLimitError):
-            worker.run("lobpcg", 1e-9, 0, 0.001)
+            worker.run("lobpcg", 1e-9, 0, 0.01)
         assert worker.run("shift-mmd", 0.1, 0, 60.0)["error"] == pytest.approx(run["error"], rel=1e-3)
 
 

@@ -3,10 +3,10 @@
 So ``krylow --help`` is there at once. A new command is a module here with ``@app.command()``, named below.
 """
 
-from krylow.cli import filter, info, report, reproduce, subspace, train
+from krylow.cli import bench, filter, info, report, reproduce, subspace, train
 from krylow.cli.app import app
 
-__all__ = ["app", "filter", "info", "main", "report", "reproduce", "subspace", "train"]
+__all__ = ["app", "bench", "filter", "info", "main", "report", "reproduce", "subspace", "train"]
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse
 
 #: Accuracies of the ladder that a peer climbs until its answers are right: residual over gap.
-LADDER = (1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4)
+LADDER = (1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-6, 1e-8)
 #: Degrees of the ladder that a polynomial filter climbs.
 DEGREES = (30, 100, 300, 1000)
 
