@@ -9,7 +9,7 @@ from scipy import stats
 from krylow._checks import InputError
 from krylow.data.local import DataNotFoundError
 from krylow.experiments.records import find
-from krylow.experiments.table2 import assemble, corpus, plan, run, search, train
+from krylow.experiments.table2 import assemble, corpus, gain, plan, run, search, train
 from krylow.experiments.table2.baselines import counted
 from krylow.experiments.table2.choice import quick_tables, tables
 from krylow.experiments.table2.compare import paired
@@ -282,3 +282,32 @@ def _raise():
 def test_searches_are_a_function_of_the_cells(tmp_path):
     first = search.search(TINY, "none", DATA, 2, tmp_path, False)
     assert [(cell.seed, cell.setting["row"]) for cell in first.missing] == [(0, "none")] * 3
+
+
+def test_the_gain_compares_each_filter_with_its_graph_alone(tmp_path, monkeypatch):
+    few = (("the recipe", (None,), ("unrolled", "kernel", "lanczos")), ("noise on tokens", (0.5,), ("exact", "kernel")))
+    monkeypatch.setattr(gain, "CASES", few)
+    monkeypatch.setattr(gain, "EPOCHS", 1)
+    found = gain.measure(tmp_path, 2, workers=1)
+    first, second = found.results["cases"]
+    assert [(t["row"], t["against"]) for t in first["paired"]] == [
+        ("lanczos", "kernel"),
+        ("unrolled", "kernel"),
+        ("unrolled", "lanczos"),
+    ]
+    assert [row["row"] for row in second["rows"]] == ["exact", "kernel"]
+    assert found.results["missing"] == 0
+    text = gain.render_markdown(found)
+    assert "noise on tokens: standard deviation 0.5" in text
+    assert found.file_name in text
+    assert gain.assemble(tmp_path, 2).results["cases"] == found.results["cases"]
+
+
+def test_noise_is_the_same_for_every_row_at_rest(tmp_path):
+    loaded = load_corpus(DATA, tmp_path)
+    noisy = [build({**plan._recipe(row, "synthetic"), "noise": 1.0}, loaded, 0) for row in ("kernel", "none")]
+    plain = build(plan._recipe("none", "synthetic"), loaded, 0)
+    tokens = loaded.dev.tokens[:4]
+    seen = [model.eval().embedding.token(tokens) for model in noisy]
+    assert torch.equal(seen[0], seen[1])
+    assert float((seen[0] - plain.embedding.token(tokens)).std()) == pytest.approx(1, abs=0.2)

@@ -83,6 +83,9 @@ def table2(
     ),
     workers: Annotated[int | None, typer.Option(help="Trainings at a time. Default: one a core.", min=1)] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A look in two minutes: synthetic, 400 rows of MRPC.")] = False,
+    gain: Annotated[
+        bool, typer.Option("--gain", help="Instead: synthetic settings in which the filter could beat its graph.")
+    ] = False,
 ) -> None:
     """Train and measure the paper's Table 2: pairs of sentences by low-pass attention, beside its controls.
 
@@ -92,6 +95,8 @@ def table2(
 
     with messages():
         from krylow.experiments.table2.choice import quick_tables, tables
+        from krylow.experiments.table2.gain import measure as measure_gain
+        from krylow.experiments.table2.gain import render_markdown as gain_markdown
         from krylow.experiments.table2.render import notes, rich_table
         from krylow.experiments.table2.run import reproduce as measure
 
@@ -109,9 +114,15 @@ def table2(
             def report(done: int, total: int, what: str) -> None:
                 progress.update(bar, completed=done, total=total, description=what)
 
-            found = measure(out, asked, seeds, workers=workers, report=report)
+            if gain:
+                compared = measure_gain(out, seeds, workers=workers, report=report)
+            else:
+                found = measure(out, asked, seeds, workers=workers, report=report)
+        if gain:
+            console.print(gain_markdown(compared), markup=False)
+            return
         for record in found:
             console.print(rich_table(record))
             for note in notes(record):
-                console.print(f"- {note}", highlight=False)
+                console.print(f"- {note}", highlight=False, markup=False)
             console.print(f"record: {out / record.file_name}, logs in {out / 'logs'}\n")
