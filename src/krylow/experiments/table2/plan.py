@@ -68,7 +68,7 @@ class Protocol:
 
 
 PROTOCOL_A = Protocol("A", tuple(TRAINED), ((3, 1),))
-PROTOCOL_B = Protocol("B", tuple(row for row in TRAINED if row != "probe"), ((5, 1), (2, 2)), draws=5)
+PROTOCOL_B = Protocol("B", tuple(row for row in TRAINED if row != "probe"), ((4, 1), (2, 2)), draws=4)
 QUICK = Protocol("quick", tuple(row for row in TRAINED if row != "probe"), ())
 
 
@@ -109,8 +109,9 @@ def _as_the_paper(row: str) -> list[dict[str, Any]]:
     if row == "kernel":
         return [base]
     base["kind"] = "combinatorial"
-    sizes = [{"k": m // 2} | ({"m": m} if row in IN_A_BASIS else {}) for m in (15, 20, 25)]
-    return [{**base, **size} for size in sizes]
+    if row == "exact":  # no m to choose: K as for the middle one
+        return [{**base, "k": 10}]
+    return [{**base, "k": m // 2, "m": m} for m in (15, 20, 25)]
 
 
 def _recipe(row: str, data: str) -> dict[str, Any]:
