@@ -81,6 +81,42 @@ def test_table_1_stands_beside_the_papers_figures(page):
         assert measured in page.text
 
 
+def test_table_2_stands_beside_the_papers_figures(build, records):
+    row = {
+        "row": "unrolled",
+        "name": "Unrolled Lanczos",
+        "accuracy": 70.04,
+        "accuracy_std": 1.2,
+        "f1": 80.5,
+        "f1_std": 0.3,
+    }
+    other = {**row, "row": "none", "name": "no mixing $D^{-1} W$", "accuracy": 68.5}
+    pair = {"row": "none", "difference": 1.54, "bootstrap_95": [0.4, 2.6], "bootstrap_p": 0.01}
+    results = {
+        "rows": [row, other],
+        "paired": [pair],
+        "missing": [],
+        "source": "official train",
+        "positive": "paraphrase",
+    }
+    results |= {"selection": "by validation", "cells": 4, "cell_seconds": 120.0}
+    config = {"data": {"name": "mrpc"}, "protocol": "A", "seeds": [0, 1], "vectors": False}
+    path = build.record(records.parent / "table2", "table2", config, results)
+    page = Page(write_report([records, path], records.parent / "both.html").read_text(encoding="utf-8"))
+    assert "table2" in page.ids
+    for text in (
+        "69.61 / 81.76",
+        "70.0 ± 1.2",
+        "80.5 ± 0.3",
+        "+1.5",
+        "+0.4 to +2.6",
+        "no mixing D⁻¹ W",
+        "by validation",
+    ):
+        assert text in page.text
+    assert "krylow reproduce table2" not in page.text
+
+
 def test_what_is_missing_names_its_command(page):
     assert "Table 2: sentence pairs: no records were given. krylow reproduce table2 makes them." in page.text
 
