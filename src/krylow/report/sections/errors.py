@@ -142,7 +142,7 @@ def against_time(sources: Sequence[Source]) -> Section | Missing:
     )
     caption = (
         "Filled markers are trained networks, open ones classical methods. chebyshev, lobpcg, thick_restart and "
-        "shift_invert run at their defaults until the slowest graph of the batch is certified to 1e-3."
+        "shift_invert run at their defaults until the slowest graph of the batch meets 1e-3 by their own estimate."
     )
     chart = Chart("error-time", variants, caption)
     return Section("error-time", title, [Text(intro), chart], list(newest.values()))

@@ -33,7 +33,7 @@ def crossover(sources: Sequence[Source]) -> Section | Missing:
             curves.setdefault(method, []).append(point)
     variants = [Variant({"graphs": family}, _by_nodes(curves)) for family, curves in families.items()]
     intro = (
-        f"Seconds a graph for the K = {source.config['k']} lowest frequencies, certified to 1e-3 where a gap allows, "
+        f"Seconds a graph for the K = {source.config['k']} lowest frequencies, asked for to an error of 1e-3, "
         "float64, one thread, every method at its defaults; dense graphs in batches, sparse ones alone."
     )
     chart = Chart("crossover", variants, "Hover for the certificate's word on each answer.")
