@@ -76,11 +76,12 @@ def filter_signals(
         graph, out, k, cutoff, method, tol, kind, m, max_products, weights, seed, device, nodes, add_up, as_json
     )
     with solving.staged() as stages:
-        from krylow.data.files import write_signals
-        from krylow.data.tables import format_table
-        from krylow.methods import METHODS, SIGNAL_METHODS
+        with stages("start", "starting"):  # torch takes its time
+            from krylow.data.files import write_signals
+            from krylow.data.tables import format_table
+            from krylow.methods import METHODS, SIGNAL_METHODS
 
-        request.check((*METHODS, *SIGNAL_METHODS), (graph, signals))
+            request.check((*METHODS, *SIGNAL_METHODS), (graph, signals))
         table, network = _read(request, signals, stages)
         y, sub, spent = _filter(request, network, table, signals.name, stages)
         filtered = table.with_values(y)
@@ -119,11 +120,11 @@ def _check_length(table: Table, signals: str, network: GraphFile, graph: str) ->
 
     shape = table.values.shape
     if not shape or shape[_node_axis(table.values)] != network.n:
-        hint = ": transpose it" if shape[-1:] == (network.n,) else ""
-        if not hint and network.nodes is not None and network.nodes.dtype.kind == "i" and shape:
-            hint = f", whose edges name nodes {network.nodes.min()} to {network.nodes.max()}"
+        numbers = network.nodes if network.nodes is not None and network.nodes.dtype.kind == "i" else None
+        span = "" if numbers is None else f" ({numbers.min()} to {numbers.max()})"
         raise InputError(
-            f"{signals} must have a row for each of the {network.n} nodes of {graph}, got shape {shape}{hint}."
+            f"{signals} must have a row for each of the {network.n} nodes of {graph}{span}, got shape {shape}"
+            f"{': transpose it' if shape[-1:] == (network.n,) else ''}."
         )
 
 

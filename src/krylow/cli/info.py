@@ -31,7 +31,7 @@ def info(
             f"{found['machine']['memory_gib']} GiB",
             "threads": f"{found['threads']['torch']} in torch (OMP_NUM_THREADS sets them)",
             "devices": ", ".join(found["devices"]),
-            **{f"kernel: {name}": by for name, by in found["kernels"].items()},
+            "kernels": "; ".join(f"{name}: {by}" for name, by in found["kernels"].items()),
             "data folder": found["folders"]["data"] or "none (KRYLOW_DATA names one)",
             "downloads": found["folders"]["cache"],
             "networks": ", ".join(found["networks"]) or "none",
@@ -64,10 +64,10 @@ def collect() -> dict[str, Any]:
         "devices": ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
         + (["mps"] if torch.backends.mps.is_available() else []),
         "kernels": {
-            "eigenpairs of small dense graphs": compiled or "torch.linalg.eigh (numba is faster)",
-            "products of large sparse graphs with a vector": kernel_in_use(torch.float64, 1),
-            "products of large sparse graphs with a block": kernel_in_use(torch.float64, 32),
-            "training of probes": compiled or "torch (numba is faster)",
+            "small dense graphs": compiled or "torch.linalg.eigh (numba is faster)",
+            "sparse times vector": kernel_in_use(torch.float64, 1),
+            "sparse times block": kernel_in_use(torch.float64, 32),
+            "training": compiled or "torch (numba is faster)",
         },
         "folders": {"data": None if folder is None else str(folder), "cache": str(cache_folder())},
         "networks": sorted(path.stem for path in SHIPPED.glob("*.safetensors")),

@@ -174,7 +174,7 @@ class Shown:
         if self.first > self.tol:
             way = math.log(self.first / error) / math.log(self.first / self.tol)
             self.part = max(self.part, min(way, 1.0))
-        left = "" if now.remaining is None else f", about {now.remaining:.0f} s left"
+        left = "" if now.remaining is None else f", {now.remaining:.0f} s left"
         self.move(self.part, f"{now.passes} passes, error {error:.1g}{left}")
 
 
@@ -185,7 +185,7 @@ def staged() -> Iterator[Stages]:
     from rich.progress import Progress as Bars
 
     shown = sys.stderr.isatty()
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
     try:
         with messages(), Bars(*columns, console=errors, transient=True, disable=not shown) as progress:
             yield Stages(progress)
@@ -239,7 +239,7 @@ def solve(request: Request, L: Operator, stages: Stages) -> Subspace:
     if request.weights is not None:
         network = kl.load(request.weights).to(L.dtype).to(L.device)
         k = network.k if k is None and request.cutoff is None else k
-    with stages("solve", "looking for the subspace") as move:
+    with stages("solve", "iterating") as move:
         sub = kl.subspace(
             L,
             k,
@@ -252,7 +252,8 @@ def solve(request: Request, L: Operator, stages: Stages) -> Subspace:
             max_products=request.max_products,
             callback=Shown(move, request.tol),
         )
-    with stages("bound", "bounding the error"):
+    again = " of the best so far; Ctrl-C again leaves without it" if sub.interrupted else ""
+    with stages("bound", f"bounding the error{again}"):
         sub.certificate  # noqa: B018 (computed when it is first asked for, and kept)
     return sub
 
