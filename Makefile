@@ -47,7 +47,7 @@ bench: setup  ## small graphs beside PyG and eigh, and where each method wins; t
 	$(BIN)/python benchmarks/tables.py
 
 docs: setup  ## build the documentation into docs/_build/html
-	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -E -b html docs docs/_build/html
 
 format: setup  ## rewrite the code in the house format
 	$(BIN)/ruff check --fix $(CODE)
