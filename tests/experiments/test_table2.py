@@ -1,5 +1,6 @@
 import csv
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -301,6 +302,23 @@ def test_the_gain_compares_each_filter_with_its_graph_alone(tmp_path, monkeypatc
     assert "noise on tokens: standard deviation 0.5" in text
     assert found.file_name in text
     assert gain.assemble(tmp_path, 2).results["cases"] == found.results["cases"]
+
+
+def test_on_a_graph_that_joins_equal_tokens_the_graph_alone_is_the_filter(tmp_path):
+    """There W has blocks of ones, and D^-1 W is the projector on the frequency 0."""
+    table = gain.operators("synthetic", tmp_path)
+    near, far = table[1], table[-1]
+    assert far["graph_alone"] < 1e-3 < 0.1 < near["graph_alone"]
+    distinct = [len(set(line.tolist()) - {0}) for line in load_corpus({"name": "synthetic"}, tmp_path).dev.tokens[:32]]
+    assert far["kept"] == pytest.approx(np.mean(distinct), abs=1e-3)
+    assert "| synthetic | 32 |" in gain.render_operators(_with(table))
+
+
+def _with(table):
+    class Found:
+        results: ClassVar = {"operators": {"synthetic": table}}
+
+    return Found()
 
 
 def test_noise_is_the_same_for_every_row_at_rest(tmp_path):

@@ -4,7 +4,8 @@ Every case changes one thing of one recipe, which is the same for all rows and w
 a copy are changed, so that there is room above and below. The record of kind "table2-gain" has ``cases``: each with its
 ``case`` and ``value``, its ``rows`` (``row``, ``name``, ``accuracy``, ``accuracy_std``, ``accuracies``) and ``paired``:
 for "exact", "lanczos" and "unrolled" the tests of :func:`krylow.experiments.table2.compare.paired` against "kernel",
-the same graph without a filter, and for "unrolled" against "lanczos", the same filter without learned gammas.
+the same graph without a filter, and for "unrolled" against "lanczos", the same filter without learned gammas;
+and ``operators``, what :func:`operators` says of each data set at hand.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from krylow.data.glue import find_glue
 from krylow.experiments.parallel import parallel
 from krylow.experiments.records import Record
 from krylow.experiments.table2.compare import paired
@@ -29,6 +32,9 @@ from krylow.experiments.table2.plan import QUICK as ONE_RECIPE
 from krylow.experiments.table2.run import Report
 from krylow.experiments.table2.search import Cell
 from krylow.experiments.table2.train import run_cell
+from krylow.nn.graph_learning import GraphLearning
+from krylow.nn.token_filters import Band, exact_filter, kernel_filter, krylov_filter
+from krylow.training.seeds import generator
 
 KIND = "table2-gain"
 COMPARED = ("unrolled", "lanczos", "exact", "kernel")
@@ -39,9 +45,12 @@ CASES: tuple[tuple[str, tuple[Any, ...], tuple[str, ...]], ...] = (
     ("the recipe", (None,), COMPARED),
     ("basis vectors", (4, 8), ("unrolled", "lanczos")),
     ("noise on tokens", (0.5,), COMPARED),
-    ("smoother graphs", (1.0,), COMPARED),
+    ("smoother graphs", (4.0,), COMPARED),
     ("longer sequences", (24,), COMPARED),
 )
+#: Of the comparison of operators: width of tokens and features, and mean squared distances at the start.
+DIM = 64
+DISTANCES = (1.0, 4.0, 8.0, 16.0, 32.0)
 #: What a value is, in words.
 UNITS = {
     "basis vectors": "m = {}",
@@ -109,10 +118,48 @@ def assemble(folder: str | Path, seeds: int) -> Record:
         spent += sum(record.wall_seconds for records in whole.values() for record in records)
         cases.append({"case": case, "value": value, **_compared(whole, folder)})
     results = {"cases": cases, "missing": missing, "cell_seconds": round(spent, 1)}
+    results["operators"] = {name: operators(name, folder) for name in _at_hand()}
     config = {"data": BASE, "epochs": EPOCHS, "seeds": list(range(seeds))}
     record = Record.create(KIND, config, results, seed=None, started=started, wall_seconds=time.perf_counter() - clock)
     record.write(folder)
     return record
+
+
+def operators(name: str, folder: str | Path, pairs: int = 32) -> list[dict[str, float]]:
+    r"""Compare the filters as matrices, on graphs of the first pairs of dev before any training.
+
+    Returns for each mean squared distance at the start: the relative Frobenius distance to the exact filter (normalized
+    Laplacian, cutoff .5) of the graph alone, $D^{-1} W$, of Lanczos with m = 20, and of doing nothing; and how many
+    frequencies of how many are kept.
+    """
+    some = load_corpus({"name": name}, folder).dev[:pairs]
+    real = ~some.padding
+    draw = generator(0, "operators")
+    tokens = torch.randn(some.vocab_size, DIM, generator=draw)[some.tokens]
+    identity = torch.eye(real.shape[1]).expand(*real.shape, -1) * real[..., None]
+    band, out = Band(cutoff=0.5), []
+    for distance in DISTANCES:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            graph = GraphLearning(DIM, DIM, distance=distance)(tokens, real)
+            exact = exact_filter(graph, identity, band)
+            others = {
+                "graph_alone": kernel_filter(graph, identity),
+                "lanczos": krylov_filter(graph, identity, band, 20),
+                "nothing": identity,
+            }
+        size = torch.linalg.matrix_norm(exact)
+        line = {key: float((torch.linalg.matrix_norm(other - exact) / size).mean()) for key, other in others.items()}
+        line |= {
+            "kept": float(exact.diagonal(dim1=-2, dim2=-1).sum(-1).mean()),
+            "tokens": float(real.sum(-1).float().mean()),
+        }
+        out.append({"distance": distance, **{key: round(value, 4) for key, value in line.items()}})
+    return out
+
+
+def _at_hand() -> list[str]:
+    return ["synthetic"] if find_glue("mrpc", "dev") is None else ["synthetic", "mrpc"]
 
 
 def _compared(rows: dict[str, list[Record]], folder: Path) -> dict[str, Any]:
@@ -143,6 +190,18 @@ def render_markdown(record: Record) -> str:
     seeds = len(record.config["seeds"])
     about = f"Accuracy, mean and standard deviation of {seeds} seeds; differences with the 95 % interval of a paired "
     return "\n".join([*text, "", f"{about}bootstrap over sentences. Record: `{record.file_name}`."])
+
+
+def render_operators(record: Record) -> str:
+    """Return the comparison of operators as one Markdown table."""
+    head = ["data", "distance at the start", "kept frequencies", "$D^{-1} W$", "Lanczos, m = 20", "no mixing"]
+    text = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
+    for name, table in record.results["operators"].items():
+        for line in table:
+            kept = f"{line['kept']:.1f} of {line['tokens']:.1f}"
+            parts = [f"{line[key]:.3f}" for key in ("graph_alone", "lanczos", "nothing")]
+            text.append("| " + " | ".join([name, f"{line['distance']:g}", kept, *parts]) + " |")
+    return "\n".join(text)
 
 
 def _interval(test: dict[str, Any] | None) -> str:
