@@ -268,6 +268,21 @@ def test_ctrl_c_while_reading_leaves_nothing(karate):
     assert "y.npy" not in before
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise there")
+def test_ctrl_c_while_packages_are_imported_cannot_be_swallowed():
+    code = (
+        "import os, signal\n"
+        "from krylow.cli.solving import staged\n"
+        "with staged() as stages, stages.starting():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    except KeyboardInterrupt:\n"
+        "        pass\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stderr.decode()) == (130, "interrupted: nothing was written.\n")
+
+
 def test_no_bar_in_a_pipe(karate):
     process = start("filter", "g.mtx", "x.npy", "-k", "5", "-o", "y.npy", "--json", stdout=subprocess.PIPE)
     out, err = process.communicate()

@@ -76,12 +76,12 @@ def filter_signals(
         graph, out, k, cutoff, method, tol, kind, m, max_products, weights, seed, device, nodes, add_up, as_json
     )
     with solving.staged() as stages:
-        with stages("start", "starting"):  # torch takes its time
+        with stages.starting():
             from krylow.data.files import write_signals
             from krylow.data.tables import format_table
             from krylow.methods import METHODS, SIGNAL_METHODS
 
-            request.check((*METHODS, *SIGNAL_METHODS), (graph, signals))
+        request.check((*METHODS, *SIGNAL_METHODS), (graph, signals))
         table, network = _read(request, signals, stages)
         y, sub, spent = _filter(request, network, table, signals.name, stages)
         filtered = table.with_values(y)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 NOT_CONVERGED = 3
 INTERRUPTED = 130
 CLOSED_PIPE = 141
+NOTHING_WRITTEN = "interrupted: nothing was written."
 #: What ``--kind`` takes beside the kinds of :func:`krylow.laplacian`.
 GIVEN = "given"
 #: Up to this many nodes a graph with more than a quarter of all edges is held as a dense matrix.
@@ -157,6 +160,24 @@ class Stages:
         self.progress.remove_task(task)
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Run the imports: torch takes its time. Ctrl-C leaves at once, since some packages swallow it half-way."""
+
+        def leave(*_: Any) -> None:
+            self.progress.stop()
+            errors.print(NOTHING_WRITTEN)
+            os._exit(INTERRUPTED)
+
+        ours = threading.current_thread() is threading.main_thread()  # others may not set a handler
+        before = signal.signal(signal.SIGINT, leave) if ours else None
+        try:
+            with self("start", "starting"):
+                yield
+        finally:
+            if before is not None:
+                signal.signal(signal.SIGINT, before)
+
 
 @dataclass
 class Shown:
@@ -190,7 +211,7 @@ def staged() -> Iterator[Stages]:
         with messages(), Bars(*columns, console=errors, transient=True, disable=not shown) as progress:
             yield Stages(progress)
     except KeyboardInterrupt:
-        errors.print("interrupted: nothing was written.")
+        errors.print(NOTHING_WRITTEN)
         raise typer.Exit(INTERRUPTED) from None
 
 

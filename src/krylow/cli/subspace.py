@@ -54,12 +54,12 @@ def subspace(
         graph, out, k, cutoff, method, tol, kind, m, max_products, weights, seed, device, nodes, add_up, as_json
     )
     with solving.staged() as stages:
-        with stages("start", "starting"):  # torch takes its time
+        with stages.starting():
             from krylow.data.files import basis_table, write_subspace
             from krylow.data.tables import format_table
             from krylow.methods import METHODS
 
-            request.check(METHODS, (graph,))
+        request.check(METHODS, (graph,))
         with stages("read", f"reading {graph.name}"):
             network = solving.read(request, None)
         with stages("laplacian", "building the Laplacian"):
