@@ -67,7 +67,7 @@ def road(n: int, rng: np.random.Generator) -> Any:
 
     junctions = round(n / (1 + BENDS))
     at = rng.random((junctions, 2)) * np.array([ASPECT, 1.0])
-    corners = Delaunay(at).simplices
+    corners = Delaunay(at).simplices.astype(np.int64)  # two of them make a code of one number
     ends = np.sort(np.concatenate([corners[:, [0, 1]], corners[:, [1, 2]], corners[:, [0, 2]]]), 1)
     ends = np.unique(ends, axis=0)
     length = np.linalg.norm(at[ends[:, 0]] - at[ends[:, 1]], axis=1)
