@@ -260,6 +260,7 @@ def test_the_table_shows_the_paper_and_what_it_was_trained_on(record):
 def test_what_can_be_asked_for(tmp_path, monkeypatch):
     assert [(d["name"], p.name) for d, p in tables("all", "A")] == [(name, "A") for name in plan.DATA]
     assert len(tables("mrpc", "all")) == 2
+    assert [len(candidates(p, "exact", "qnli")) for _, p in tables("qnli", "R")] == [1]
     with pytest.raises(InputError, match="data must be one of"):
         tables("sst2", "A")
     with pytest.raises(InputError, match="protocol must be one of"):

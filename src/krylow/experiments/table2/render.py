@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 #: Below this a difference is called one.
 LEVEL = 0.05
-PROTOCOL_NAMES = {"A": "the paper's protocol", "B": "tuned", "quick": "quick, one setting a row"}
+PROTOCOL_NAMES = {
+    "A": "the paper's protocol",
+    "B": "tuned",
+    "R": "one recipe, untuned",
+    "quick": "quick, one setting a row",
+}
 
 
 def heading(record: Record) -> str:
