@@ -56,7 +56,7 @@ def filter_signals(
     method: Annotated[
         str,
         typer.Option(
-            help="auto, exact, lanczos, unrolled, thick_restart, chebyshev, lobpcg, shift_invert; without a basis: "
+            help="auto, exact, lanczos, unrolled, thick_restart, chebyshev, multilevel, lobpcg, shift_invert; without a basis: "
             "lanczos_signal, polynomial, polynomial_jackson."
         ),
     ] = "auto",

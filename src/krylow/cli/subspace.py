@@ -36,7 +36,9 @@ def subspace(
     cutoff: solving.CutoffOption = None,
     method: Annotated[
         str,
-        typer.Option(help="auto, exact, lanczos, unrolled, thick_restart, chebyshev, lobpcg, shift_invert."),
+        typer.Option(
+            help="auto, exact, lanczos, unrolled, thick_restart, chebyshev, multilevel, lobpcg, shift_invert."
+        ),
     ] = "auto",
     tol: solving.TolOption = 1e-3,
     kind: solving.KindOption = None,
