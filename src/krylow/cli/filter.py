@@ -56,8 +56,8 @@ def filter_signals(
     method: Annotated[
         str,
         typer.Option(
-            help="auto, exact, lanczos, unrolled, thick_restart, chebyshev, multilevel, lobpcg, shift_invert; without a basis: "
-            "lanczos_signal, polynomial, polynomial_jackson."
+            help="auto, exact, lanczos, unrolled, thick_restart, chebyshev, multilevel, lobpcg, shift_invert; "
+            "without a basis: lanczos_signal, polynomial, polynomial_jackson."
         ),
     ] = "auto",
     tol: solving.TolOption = 1e-3,
