@@ -130,6 +130,17 @@ def test_loss_and_gradient_norms_are_logged(tmp_path, setting, monkeypatch):
     assert rates[-1] < rates[2]
 
 
+def test_gammas_can_learn_slower(tmp_path, setting):
+    moved = {}
+    for rate in (1.0, 0.01):
+        training = train._Training(DATA, {**setting, "gamma_rate": rate}, 0, tmp_path, "cell")
+        training.run()
+        gammas, rest = training.groups
+        moved[rate] = float(torch.cat([p.detach() - 0.01 for p in gammas]).norm())
+        assert all(float(p.grad.norm()) <= train.CLIP * 1.01 for p in rest if p.grad is not None)
+    assert 0 < moved[0.01] < 0.1 * moved[1.0]
+
+
 def test_dev_decides_nothing(tmp_path, setting, monkeypatch):
     first = train.run_cell(DATA, setting, 0, tmp_path / "a")
     loaded = load_corpus(DATA, tmp_path)

@@ -43,6 +43,7 @@ EPOCHS = 4
 #: What is changed: case, values, the rows that it concerns.
 CASES: tuple[tuple[str, tuple[Any, ...], tuple[str, ...]], ...] = (
     ("the recipe", (None,), COMPARED),
+    ("slower gammas", (0.1, 0.01), ("unrolled", "lanczos")),
     ("basis vectors", (4, 8), ("unrolled", "lanczos")),
     ("noise on tokens", (0.5,), COMPARED),
     ("smoother graphs", (4.0,), COMPARED),
@@ -53,7 +54,8 @@ DIM = 64
 DISTANCES = (1.0, 4.0, 8.0, 16.0, 32.0)
 #: What a value is, in words.
 UNITS = {
-    "basis vectors": "m = {}",
+    "slower gammas": "learning rate times {}",
+    "basis vectors": "m = {}, not 20",
     "noise on tokens": "standard deviation {} beside embeddings of 1",
     "smoother graphs": "mean squared distance {} at the start, not 8",
     "longer sequences": "12 to {} words a part, not 6 to 12",
@@ -75,6 +77,8 @@ def _changed(case: str, value: Any, row: str) -> tuple[dict[str, Any], dict[str,
     setting = {**candidates(ONE_RECIPE, row, "synthetic")[0], "epochs": EPOCHS}
     if case == "basis vectors" and row in IN_A_BASIS:
         setting["m"] = value
+    elif case == "slower gammas" and row == "unrolled":
+        setting["gamma_rate"] = value
     elif case == "noise on tokens":
         setting["noise"] = value
     elif case == "smoother graphs" and row in ON_A_GRAPH:

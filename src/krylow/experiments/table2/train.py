@@ -82,7 +82,11 @@ class _Training:
         self.dev = corpus.dev
         self.model = build(setting, corpus, seed)
         self.groups = delicate(self.model)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=setting["lr"], fused=True)
+        self.slower = setting.get(
+            "gamma_rate", 1.0
+        )  # learning rate of the delicate parameters, as a part of the others'
+        parts = [part for part in self.groups if part] if self.slower != 1 else [list(self.model.parameters())]
+        self.optimizer = torch.optim.Adam([{"params": part} for part in parts], lr=setting["lr"], fused=True)
         self.lengths = (~self.fit.padding).sum(-1)
         self.steps = -(-len(self.fit) // setting["batch"]) * setting["epochs"]
         self.step, self.before = 0, 0.0
@@ -125,6 +129,8 @@ class _Training:
             rate = self._rate()
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
+            if self.slower != 1 and self.groups[0]:
+                self.optimizer.param_groups[0]["lr"] = self.slower * rate
             loss = nn.functional.cross_entropy(_logits(self.model, batch), batch.labels)
             self.optimizer.zero_grad()
             loss.backward()
