@@ -20,6 +20,7 @@ from krylow.floor import PROOF_LIMIT
 from krylow.graph import as_operator
 from krylow.linalg.projection import project_by_blocks
 from krylow.operators import FunctionOperator, Operator, SparseOperator
+from krylow.operators.ordering import widest_level
 from krylow.recipes import METHODS, RECIPES, Options, up_to
 from krylow.refine.progress import Callback
 from krylow.response import chebyshev_lowpass, lanczos_lowpass
@@ -27,6 +28,7 @@ from krylow.response import chebyshev_lowpass, lanczos_lowpass
 __all__ = [
     "EXACT_LIMIT",
     "FACTOR_LIMIT",
+    "GEOMETRIC",
     "METHODS",
     "SIGNAL_METHODS",
     "SPARSE_EXACT_LIMIT",
@@ -41,6 +43,8 @@ SIGNAL_METHODS = ("lanczos_signal", "polynomial", "polynomial_jackson")
 EXACT_LIMIT = 1000
 SPARSE_EXACT_LIMIT = 500
 FACTOR_LIMIT = 4096
+#: A graph has a geometry if a breadth-first walk meets at most this share of its nodes at a time.
+GEOMETRIC = 0.1
 
 
 def subspace(
@@ -77,8 +81,8 @@ def subspace(
         Normalised squared subspace error asked for. "lanczos" and "unrolled" do a fixed number of steps and only
         report.
     m
-        Steps of "lanczos" and "unrolled"; most basis vectors of "thick_restart"; block width of "chebyshev" and
-        "lobpcg".
+        Steps of "lanczos" and "unrolled"; most basis vectors of "thick_restart"; block width of "chebyshev",
+        "multilevel" and "lobpcg".
     seed, generator
         Where randomness comes from; the same call gives the same answer by default.
     weights
@@ -243,4 +247,15 @@ def choose(L: Operator, k: int, weights: Any = None) -> tuple[str, str]:
         return "exact", f"a graph of {L.n} nodes is fastest to decompose for k = {k}"
     if sparse and L.n <= FACTOR_LIMIT and L.device.type == "cpu":
         return "shift_invert", f"a sparse graph of {L.n} nodes is fastest to factorise"
+    if isinstance(L, SparseOperator) and L.n > FACTOR_LIMIT:
+        return _choose_large(L)
     return "chebyshev", f"a graph of {L.n} nodes is too large to decompose for k = {k}"
+
+
+def _choose_large(L: SparseOperator) -> tuple[str, str]:
+    """Return the method for one large sparse graph, by how wide a walk from one node gets, and why."""
+    widest = widest_level(L)
+    seen = f"a walk from one node meets at most {widest:.1%} of {L.n} nodes at a time"
+    if widest <= GEOMETRIC:
+        return "multilevel", f"{seen}, so that coarser graphs are like it"
+    return "chebyshev", f"{seen}, so that no coarser graph is like it"

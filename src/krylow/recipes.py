@@ -8,6 +8,7 @@ lanczos          Gaussian vector             m classical steps, reorthogonalised
 unrolled         learned probe               m relaxed steps, learned gammas          symmetrised relaxed T_m
 thick_restart    Gaussian block              restarted within a basis limit           Rayleigh-Ritz
 chebyshev        Gaussian block              Chebyshev filter, adaptive interval      Rayleigh-Ritz
+multilevel       a coarser graph's answer    smoothing and coarse corrections         Rayleigh-Ritz
 lobpcg           Gaussian block              scipy's LOBPCG                           Rayleigh-Ritz
 shift_invert     Gaussian block              thick restart on (L + shift I)^-1        Rayleigh-Ritz
 ===============  ==========================  =======================================  ==========================
@@ -25,14 +26,17 @@ from torch import Tensor
 from krylow._checks import InputError
 from krylow.certify import Subspace
 from krylow.extract import ritz
-from krylow.floor import lifted_dense
+from krylow.floor import PROOF_LIMIT, lifted_dense
+from krylow.linalg.components import NullSpace, null_space
 from krylow.linalg.eigenspace import lowest_eigenspace
 from krylow.linalg.eigh import eigh, lowest_eigenpairs
 from krylow.linalg.implicit import attach_gradient
-from krylow.operators import DenseOperator, Operator
-from krylow.refine.chebyshev import chebyshev_subspace
+from krylow.operators import DenseOperator, FunctionOperator, Operator, SparseOperator
+from krylow.operators.ordering import reordered_if_it_pays
+from krylow.refine.chebyshev import chebyshev_subspace, filtered_subspace
 from krylow.refine.lanczos import lanczos
 from krylow.refine.lobpcg import lobpcg
+from krylow.refine.multilevel import multilevel_subspace
 from krylow.refine.progress import Callback, Watch
 from krylow.refine.ritz import Evidence, Ritz
 from krylow.refine.shift_invert import shift_invert
@@ -115,6 +119,8 @@ def _chebyshev(L: Operator, k: int, options: Options) -> Subspace:
     width = min(int(L.sizes.min()), options.m or k + max(4, k // 3))
     if width < k:
         raise InputError(f"the block's width m must be at least k = {k}, got {width}.")
+    if _is_large(L, k):
+        return _large_chebyshev(L, k, options)
 
     def run(A: Operator) -> Ritz:
         X = gaussian(A, width, generator=options.generator)
@@ -123,6 +129,96 @@ def _chebyshev(L: Operator, k: int, options: Options) -> Subspace:
         return chebyshev_subspace(A, X, k, tol=SAFETY * options.tol, max_products=limit, watch=watch)
 
     return _refined(L, k, run, f"a filtered block of {width} vectors")
+
+
+def _is_large(L: Operator, k: int) -> bool:
+    """Return whether L is one graph beyond the size whose certificate is proved, of which k is a small part."""
+    return not L.batch_shape and L.n > PROOF_LIMIT and 4 * k <= L.n
+
+
+def _large_chebyshev(L: Operator, k: int, options: Options) -> Subspace:
+    width = _block_width(L, k, options)
+
+    def run(A: Operator, null: NullSpace | None) -> Ritz:
+        X = gaussian(A, width, generator=options.generator)
+        limit = options.max_products or 4000 * width
+        watch = Watch(A, options.tol, options.callback)
+        return filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch)
+
+    return _large(L, k, run, f"a filtered block of {width} vectors")
+
+
+def _multilevel(L: Operator, k: int, options: Options) -> Subspace:
+    if isinstance(L, FunctionOperator):
+        raise InputError('method="multilevel" joins nodes of L, so its entries must be known, got a function.')
+    if L.batch_shape or not _is_large(L, k):
+        return replace(_exact(L, k, options), why=f"{L.n} nodes are few enough to be the coarsest level")
+    width = _block_width(L, k, options)
+
+    def run(A: Operator, null: NullSpace | None) -> Ritz:
+        S = A if isinstance(A, SparseOperator) else _sparse(A)
+        vector = torch.ones(A.n, dtype=torch.float64, device=A.device)
+        if null is not None and null.count:
+            vector = torch.where(null.vector != 0, null.vector * A.n**0.5, vector)
+        pairs = multilevel_subspace(
+            S,
+            vector,
+            k,
+            width,
+            tol=options.tol,
+            max_products=options.max_products or 4000 * width,
+            generator=options.generator or torch.Generator(device=A.device).manual_seed(0),
+            watch=Watch(S, options.tol, options.callback),
+        )
+        if S is not A:
+            A.products += S.products
+            A.passes += S.passes
+        return pairs
+
+    return _large(L, k, run, f"coarser graphs, then a block of {width} vectors")
+
+
+def _block_width(L: Operator, k: int, options: Options) -> int:
+    """Return the width of a large graph's block: with guards, which set the speed, and a multiple of eight columns."""
+    if options.m is not None and options.m <= k:
+        raise InputError(f"the block's width m must be more than k = {k}, got {options.m}.")
+    return min(options.m or -(-(k + max(6, 2 * k // 5)) // 8) * 8, L.n)
+
+
+def _sparse(L: Operator) -> SparseOperator:
+    matrix = L.detach().to_scipy()
+    parts = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
+    return SparseOperator(*parts, psd=L.psd)
+
+
+def _large(L: Operator, k: int, run: Callable[[Operator, NullSpace | None], Ritz], why: str) -> Subspace:
+    """Run a refinement of one large graph in an order that is near in memory; read off a null space that suffices."""
+    null = null_space(L)
+
+    def ordered(A: Operator) -> Ritz:
+        if null is not None and null.lowest and null.count >= k:
+            return _null_answer(A, null, k)
+        other = reordered_if_it_pays(A.detach()) if isinstance(A, SparseOperator) else None
+        if other is None:
+            return run(A, null)
+        B = other.operator
+        B.products, B.passes = 0, 0
+        moved = null and replace(null, labels=other.forward(null.labels), vector=other.forward(null.vector))
+        pairs = run(B, moved)
+        A.products += B.products
+        A.passes += B.passes
+        return replace(pairs, X=other.back(pairs.X))
+
+    return _refined(L, k, ordered, why)
+
+
+def _null_answer(L: Operator, null: NullSpace, k: int) -> Ritz:
+    """Return k null vectors of a graph of at least k components: they are the lowest, and need no iteration."""
+    zero = torch.zeros(k, dtype=L.dtype, device=L.device)
+    evidence = Evidence(
+        error=0.0, floor=0.0, well_defined=k if null.count == k else 0, residuals=zero.to(torch.float64)
+    )
+    return Ritz(zero, null.basis(k, L.dtype), zero, evidence=evidence)
 
 
 def _lobpcg(L: Operator, k: int, options: Options) -> Subspace:
@@ -270,6 +366,7 @@ RECIPES: dict[str, Callable[[Operator, int, Options], Subspace]] = {
     "unrolled": _unrolled,
     "thick_restart": _thick_restart,
     "chebyshev": _chebyshev,
+    "multilevel": _multilevel,
     "lobpcg": _lobpcg,
     "shift_invert": _shift_invert,
 }

@@ -61,6 +61,7 @@ ROWS = {
     "unrolled": Row(lambda n, k: {"weights": neutral(k, n)}, whole=False),
     "thick_restart": Row(lambda n, k: {"tol": TIGHT}),
     "chebyshev": Row(lambda n, k: {"tol": TIGHT}),
+    "multilevel": Row(lambda n, k: {"tol": TIGHT}, products=False, entries=True),
     "lobpcg": Row(lambda n, k: {"tol": TIGHT}),
     "shift_invert": Row(lambda n, k: {"tol": TIGHT}, entries=True),
 }
@@ -336,7 +337,7 @@ def test_same_call_same_answer_and_seed_matters(method):
     generator = torch.Generator().manual_seed(7)
     drawn = kl.subspace(L, k, method=method, generator=generator, **options).basis
     torch.testing.assert_close(seeded, drawn, rtol=0, atol=0)
-    if method != "exact":
+    if method not in ("exact", "multilevel"):  # so small a graph is decomposed, which takes no random vector
         assert not torch.equal(seeded, first)
 
 

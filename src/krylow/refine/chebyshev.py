@@ -7,15 +7,31 @@ vectors. The interval is found on the way: a is the block's own largest Ritz val
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from krylow.operators import Operator
+from krylow.refine.filtered import FilteredBlock, single, spectrum_top
 from krylow.refine.progress import Watch
-from krylow.refine.ritz import Ritz, rotate, settled
+from krylow.refine.ritz import Evidence, Ritz, rotate, settled
 
+#: The first sweep over a large graph filters from this part of the spectrum's top, with this degree.
+FIRST_CUT = 4
+FIRST_DEGREE = 8
+#: Degrees of the sweeps that follow, and the part of the error asked for that they aim at.
+LEAST_DEGREE, MOST_DEGREE = 4, 96
+AIM = 0.3
+#: How far the values of one filter may lie apart before rounding covers the smaller ones.
+RANGE = {torch.float32: 1e5, torch.float64: 1e11}
+#: Errors down to this one are reached with a filter in float32.
+SINGLE_TOL = 1e-8
+#: The measure of the error is right within about this factor, by which it is multiplied before it is believed.
+DOUBT = 2.0
+#: Vectors that leak this part of the error asked for and are still mixed will not come apart: there is no gap.
+SETTLED = 1e-2
 #: The filter's degree aims at this much growth of the k-th vector over the block's last one in one sweep.
 GROWTH = 1e3
 DEGREES = (6, 64)
@@ -98,3 +114,125 @@ def _degree(theta_k: Tensor, cut: Tensor, high: Tensor) -> int:
     rate = torch.acosh(x).amin()
     wanted = torch.acosh(torch.tensor(GROWTH)) / rate.clamp(min=1e-6)
     return int(wanted.clamp(*DEGREES).ceil())
+
+
+def filtered_subspace(
+    L: Operator,
+    X: Tensor,
+    k: int,
+    *,
+    tol: float,
+    max_products: int,
+    watch: Watch | None = None,
+) -> Ritz:
+    """Return Ritz pairs of one large graph from a filtered block that is stopped by its own measure of the error.
+
+    Parameters
+    ----------
+    L
+        The operator, of one graph.
+    X
+        ``(n, s)`` start block with s > k, overwritten.
+    k, tol, max_products, watch
+        As in :func:`chebyshev_subspace`.
+    """
+    A, D = working_precision(L, tol), L.double()
+    if watch is not None:
+        watch.count(A)
+        watch.count(D)
+    block = FilteredBlock(A, X.to(A.dtype), spectrum_top(A))
+    found = refine_block(
+        block, D, k, tol=tol / DOUBT, max_products=max_products, watch=watch, low=block.high / FIRST_CUT
+    )
+    pairs = conclude(L, D, block, k, found)
+    L.products += A.products + D.products
+    L.passes += A.passes + D.passes
+    return pairs
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a refinement ended: the error it measured, up to where its vectors stand apart, and whether by Ctrl-C."""
+
+    error: float
+    well_defined: int
+    interrupted: bool = False
+
+
+def refine_block(
+    block: FilteredBlock, D: Operator, k: int, *, tol: float, max_products: int, watch: Watch | None, low: float
+) -> Outcome:
+    """Sweep until the estimated error of the first k is at most ``tol``.
+
+    ``low`` is the lower end of the first filter's interval; later ones begin at the frequency of the last guard. The
+    degree aims at the error that is left to remove, as soon as that is known. D is L in float64.
+    """
+    A, width = block.L, block.X.shape[1]
+    limit = A.products + max_products - 2 * width
+    outcome = Outcome(math.inf, 0)
+    try:
+        while True:
+            first = float(block.theta[0]) if bool(block.theta.isfinite().all()) else min(0.0, low)
+            degree = min(_sweep_degree(block, k, low, tol), (limit - A.products) // width)
+            if degree < 1:
+                return outcome
+            block.sweep(k, degree, low, min(first, low - 1e-3 * (block.high - low)))
+            error = block.error(k)
+            if error <= tol:
+                outcome = judge(block, D, k, tol)
+                error = outcome.error
+            if watch is not None:
+                watch.report(error)
+            if error <= tol or (outcome.well_defined < k and block.error(k) <= SETTLED * tol):
+                return outcome
+            low = min(low, max(float(block.theta[-1]), float(block.theta[0]) + 1e-7 * block.high))
+    except KeyboardInterrupt:
+        return replace(outcome, interrupted=True)
+
+
+def judge(block: FilteredBlock, D: Operator, k: int, tol: float, *, mixing: Tensor | None = None) -> Outcome:
+    """Return the error of a block's first k vectors once they hardly leak: what they leak, and how they are mixed."""
+    mixing = block.align(D) if mixing is None else mixing
+    mixed = [float(mixing[:j, j:].square().clamp(max=1).sum()) / j for j in range(1, k + 1)]
+    apart = [j for j, part in enumerate(mixed, start=1) if part <= tol]
+    return Outcome(block.error(k) + min(mixed[-1], 1.0), max(apart, default=0))
+
+
+def conclude(L: Operator, D: Operator, block: FilteredBlock, k: int, outcome: Outcome) -> Ritz:
+    """Return the Ritz pairs of the first k vectors of a block in L's dtype, with the evidence for them."""
+    following = block.theta[k : k + 1].clone()
+    floor = float(following) if following.numel() else math.inf
+    theta, basis, residuals = block.finish(D, k)
+    # While nothing is known of the error, nothing is claimed about gaps.
+    apart = k if math.isinf(outcome.error) else outcome.well_defined
+    evidence = Evidence(error=DOUBT * outcome.error, floor=floor, well_defined=apart, residuals=residuals)
+    return Ritz(
+        theta=torch.cat([theta, following.to(theta)]).to(L.dtype),
+        X=basis.to(L.dtype),
+        residuals=torch.nn.functional.pad(residuals, (0, following.numel()), value=torch.inf).to(L.dtype),
+        interrupted=outcome.interrupted,
+        evidence=evidence,
+    )
+
+
+def working_precision(L: Operator, tol: float) -> Operator:
+    """Return L in the precision that the filter needs for an error of ``tol``, with counters of its own."""
+    if tol >= SINGLE_TOL and L.dtype != torch.float32:
+        A = single(L)
+        return A.detach() if A is L else A
+    return L.detach()
+
+
+def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int:
+    """Return the degree that should bring the error of the first k down to ``tol``, within what rounding allows."""
+    if not bool(block.theta.isfinite().all()):
+        return FIRST_DEGREE
+    x = 1 + 2 * (low - block.theta) / (block.high - low)
+    rates = torch.acosh(x.clamp(min=1 + 1e-12))
+    span = RANGE[block.X.dtype] if float(block.leakage[:k].max()) < 0.3 else RANGE[block.X.dtype] ** 0.7
+    most = max(LEAST_DEGREE, min(MOST_DEGREE, int(math.log(2 * span) / float(rates[0]))))
+    for degree in range(LEAST_DEGREE, most):
+        left = block.leakage[:k] / torch.cosh(degree * rates[:k])
+        if float(left.square().mean()) <= AIM * tol:
+            return degree
+    return most

@@ -54,6 +54,11 @@ class Watch:
         self._start = self._before = time.perf_counter()
         self._passes, self._products = L.passes, L.products
         self._bound = math.inf
+        self._others: list[Operator] = []
+
+    def count(self, A: Operator) -> None:
+        """Count the passes over A, which stands for L in another precision and starts at zero, too."""
+        self._others.append(A)
 
     def report(self, bound: float) -> None:
         """Tell that a sweep has ended with an estimated error of ``bound``."""
@@ -69,8 +74,8 @@ class Watch:
         self._before, self._bound = now, bound
         self._callback(
             Progress(
-                passes=self._L.passes - self._passes,
-                products=self._L.products - self._products,
+                passes=self._L.passes - self._passes + sum(A.passes for A in self._others),
+                products=self._L.products - self._products + sum(A.products for A in self._others),
                 bound=bound,
                 seconds=now - self._start,
                 remaining=remaining,

@@ -1,0 +1,266 @@
+r"""A block of vectors of one large graph, filtered by Chebyshev polynomials, that measures its own error on the way.
+
+Let X be orthonormal and $Y = p(L) X$ with p at most $\delta$ in size on all that is dropped and $\mu_i$ at a wanted
+eigenvalue. If $x_i$ holds a vector e of dropped frequencies, then $(I - X X^\top) y_i \approx (p(L) - \mu_i) e$: the
+part of $y_i$ that left span(X), over $\mu_i - \delta$, is what $x_i$ leaks, and $\delta / \mu_i$ of it is all that is
+left in $y_i$. This is Davis and Kahan's theorem for p(L) instead of L, applied to the vectors before the sweep and
+contracted by the sweep. The residual of L overrates a leakage at frequency $\lambda$ by $(\lambda / \mathrm{gap})^2$,
+many orders on a large graph, and would never let the iteration stop in time.
+
+While much leaks, Rayleigh-Ritz steps are done for p(L), too: there a leakage at high frequencies does no harm, and no
+product is spent. The last one is done for L: it tells the first k apart from the guards.
+
+The filter runs in float32 where the error asked for allows it; sums over nodes are float64 from block to block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from krylow.operators import DenseOperator, Operator, SparseOperator
+
+#: Rows that are multiplied together before their sums join the float64 ones.
+ROWS = 8192
+#: Columns whose products are held at once in float64.
+COLUMNS = 16
+#: What two vectors leak is hardly ever parallel: the part of their product that is counted as mixing them.
+OVERLAP = 0.15
+#: Steps of the Lanczos run that bounds the spectrum from above.
+TOP_STEPS = 14
+
+
+def single(L: Operator) -> Operator:
+    """Return L on float32 blocks, without a gradient, where its entries are known; else L."""
+    if isinstance(L, SparseOperator):
+        return SparseOperator(L.crow, L.col, L.values.detach().float(), psd=L.psd)
+    if isinstance(L, DenseOperator):
+        return DenseOperator(L.matrix.detach().float(), mask=L.mask, psd=L.psd)
+    return L
+
+
+def spectrum_top(L: Operator, *, generator: torch.Generator | None = None) -> float:
+    """Return a number that hardly any spectrum exceeds: Lanczos' largest Ritz value plus the norm of what follows it.
+
+    Gershgorin's bound is used where it is lower. Costs 14 products.
+    """
+    bound = float(L.gershgorin()[1])
+    steps = min(TOP_STEPS, L.n - 1)
+    if steps < 2 or bound <= 0:
+        return max(bound, 0.0)
+    generator = generator or torch.Generator(device=L.device).manual_seed(3)
+    v = torch.randn(L.n, 1, dtype=L.dtype, device=L.device, generator=generator)
+    v = v / torch.linalg.vector_norm(v)
+    previous, size = torch.zeros_like(v), 0.0
+    alpha, beta = [], []
+    for _ in range(steps):
+        w = L @ v
+        alpha.append(float((v * w).sum()))
+        w = w - alpha[-1] * v - size * previous
+        size = float(torch.linalg.vector_norm(w))
+        beta.append(size)
+        if size <= 1e-6 * bound:
+            break
+        previous, v = v, w / size
+    T = torch.diag(torch.tensor(alpha, dtype=torch.float64))
+    off = torch.tensor(beta[:-1], dtype=torch.float64)
+    theta = torch.linalg.eigvalsh(T + torch.diag(off, 1) + torch.diag(off, -1))
+    return min(bound, float(theta[-1]) + beta[-1])
+
+
+def gram(X: Tensor, Y: Tensor) -> Tensor:
+    """Return X^T Y in float64, by blocks of rows; float32 only inside a block, and only if both are."""
+    total = torch.zeros(X.shape[1], Y.shape[1], dtype=torch.float64, device=X.device)
+    dtype = torch.promote_types(X.dtype, Y.dtype)
+    for i in range(0, X.shape[0], ROWS):
+        total += X[i : i + ROWS].to(dtype).mT @ Y[i : i + ROWS].to(dtype)
+    return total
+
+
+def rotate_(X: Tensor, C: Tensor) -> Tensor:
+    """Replace X by X C, row block by row block, and return it."""
+    C = C.to(X.dtype)
+    for i in range(0, X.shape[0], ROWS):
+        X[i : i + ROWS] = X[i : i + ROWS] @ C
+    return X
+
+
+def orthonormalize_(X: Tensor, inner: Tensor | None = None) -> Tensor:
+    """Make the columns of X orthonormal in place, from their inner products, as often as rounding asks for.
+
+    In their order, as Gram and Schmidt do, so that the first columns span what they did: a filtered guard holds much
+    of the wanted vectors, which would else flow back into these. A column that depends on those before it to rounding
+    becomes what rounding makes of it, a random one.
+    """
+    eps = torch.finfo(X.dtype).eps  # of the inner products, which are float32 inside a block of rows
+    for _ in range(4):
+        S = gram(X, X) if inner is None else inner
+        inner = None
+        scale = S.diagonal().clamp(min=torch.finfo(torch.float64).tiny).rsqrt()
+        S = S * scale[:, None] * scale
+        R, info = torch.linalg.cholesky_ex(S, upper=True)
+        if int(info) or float(R.diagonal().min()) < 8 * eps**0.5:
+            X.copy_(torch.linalg.qr(X * scale.to(X.dtype)).Q)
+            continue
+        inverse = torch.linalg.solve_triangular(R, torch.diag(scale), upper=True, left=False)
+        rotate_(X, inverse)
+        if float(R.diagonal().min()) > 0.5:
+            break
+    return X
+
+
+class FilteredBlock:
+    """An orthonormal block of one graph, the two buffers of its filter, and what is known of its error.
+
+    Parameters
+    ----------
+    L
+        The operator of the filter; its dtype is the block's.
+    X
+        ``(n, s)`` start, taken over and overwritten.
+    high
+        Upper bound of the spectrum.
+
+    Attributes
+    ----------
+    X
+        ``(n, s)`` orthonormal, in the order of rising frequency.
+    theta
+        ``(s,)`` float64 estimates of the frequencies, infinite before the first sweep.
+    leakage
+        ``(s,)`` float64 norms of what each vector holds of frequencies outside the block, as far as the filter tells.
+    """
+
+    def __init__(self, L: Operator, X: Tensor, high: float) -> None:
+        self.L, self.high = L, high
+        self.X = orthonormalize_(X)
+        self._spare = [torch.empty_like(X), torch.empty_like(X)]
+        self._free = 0
+        self.sweeps = 0
+        s = X.shape[1]
+        self.theta = torch.full((s,), torch.inf, dtype=torch.float64)
+        self.leakage = torch.ones(s, dtype=torch.float64)
+
+    def sweep(self, k: int, degree: int, low: float, first: float, *, smooth: bool = False) -> None:
+        """Filter with the Chebyshev polynomial of [low, high] that is 1 at ``first``, rotate, and measure k vectors.
+
+        With ``smooth`` only the leakage above ``low`` is meant, and frequencies are not told from the filter.
+        """
+        x = 1 + 2 * (low - first) / (self.high - low)
+        dropped = 1 / math.cosh(degree * math.acosh(x))
+        Y = self._filter(degree, low, first)
+        G, S = gram(self.X, Y), gram(Y, Y)
+        mu, Q = torch.linalg.eigh((G + G.mT).cpu() / 2)
+        mu, Q = mu.flip(0), Q.flip(1)
+        G, S = G.cpu(), S.cpu()
+        S = Q.mT @ S @ Q  # inner products of the filtered Ritz vectors
+        left = (S - Q.mT @ G.mT @ G @ Q).diagonal().clamp(min=0).sqrt()
+        noise = 4 * degree**0.5 * torch.finfo(Y.dtype).eps
+        if smooth:
+            before = (left / (mu - dropped).clamp(min=dropped)).clamp(max=1)
+            self.leakage = before * (dropped / mu.clamp(min=dropped)) + noise
+            self._take(Y, Q, S)
+            return
+        # What is outside may grow as much as a guard does, since guards need not be the next ones yet.
+        outside = max(dropped, float(mu[k + 2 * (mu.numel() - k) // 3]) if mu.numel() > k else dropped)
+        grown = mu > 1.05 * outside
+        before = torch.where(grown, left / (mu - outside), torch.ones_like(mu)).clamp(max=1)
+        # The last sweep foretold this leakage: what it was too low by, this one is likely to be, too.
+        foretold = self.leakage[:k].square().mean()
+        optimism = float((before[:k].square().mean() / foretold).sqrt().clamp(min=1)) if self.sweeps else torch.inf
+        contraction = torch.where(grown, outside / mu, torch.ones_like(mu))
+        self.leakage = (before * contraction + noise) * (optimism if self.sweeps else 1.0)
+        self.sweeps += 1
+        ahead = S.diagonal() / mu.clamp(min=dropped)  # of x^T p^2 x / x^T p x, half a sweep further than x^T p x
+        inverse = torch.cosh(torch.acosh((ahead / dropped).clamp(min=1)) / degree)
+        self.theta = ((self.high + low) / 2 - (self.high - low) / 2 * inverse).cummax(0).values
+        self._take(Y, Q, S)
+
+    def _take(self, Y: Tensor, Q: Tensor, S: Tensor) -> None:
+        """Make the filtered block Y, rotated by Q to inner products S, the block, and the old one a buffer."""
+        rotate_(Y, Q.to(Y.device))
+        self.X, spare = orthonormalize_(Y, S.to(Y.device)), self.X
+        self._spare[self._free] = spare
+
+    def _filter(self, degree: int, low: float, first: float) -> Tensor:
+        """Return p(L) X in one of the two buffers, leaving X as it is."""
+        e, c = (self.high - low) / 2, (self.high + low) / 2
+        start = e / (first - c)
+        sigma = start
+        current = self.L.three_term(self.X, None, start / e, -c * start / e, out=self._spare[0])
+        previous, self._free = self.X, 0
+        for step in range(degree - 1):
+            following = 1 / (2 / start - sigma)
+            a, b, into = 2 * following / e, -2 * c * following / e, self._spare[1] if step == 0 else previous
+            previous, current = current, self.L.three_term(current, previous, a, b, -sigma * following, out=into)
+            self._free = 1 - self._free
+            sigma = following
+        return current
+
+    def error(self, k: int) -> float:
+        """Return what the first k vectors leak, as an estimate of their normalised squared error."""
+        if self.sweeps < 2:  # nothing has been foretold yet that could have come true
+            return math.inf
+        return float(self.leakage[:k].square().mean())
+
+    def align(self, L: Operator) -> Tensor:
+        r"""Rotate to the Ritz vectors of L, which is in float64, and return how they may still be mixed, ``(s, s)``.
+
+        Vector i holds about $e_i^\top (L - \theta_i) e_j / (\theta_j - \theta_i)$ of the frequency of vector j, where
+        $e_i$ is what it leaks; its size is bounded by the residual of the one and the leakage of the other.
+        """
+        H, squares = [], []
+        for j in range(0, self.X.shape[1], COLUMNS):
+            LX = L @ self.X[:, j : j + COLUMNS].to(torch.float64)
+            H.append(gram(self.X, LX))
+            squares.append(LX.square().sum(0))
+        inner = torch.cat(H, dim=1).cpu()
+        self.theta, Q = torch.linalg.eigh((inner + inner.mT) / 2)
+        rotate_(self.X, Q.to(self.X.device))
+        # Residuals of the unrotated vectors, carried over: the rotation is small where this is asked for.
+        outside = (torch.cat(squares).cpu() - inner.square().sum(0)).clamp(min=0)
+        residuals = (Q.square().mT @ outside).sqrt()
+        self.leakage = (Q.square().mT @ self.leakage.square()).sqrt()
+        return self.mixed(OVERLAP * residuals[:, None] * self.leakage, residuals * self.leakage)
+
+    def mixed(self, coupling: Tensor, doubt: Tensor) -> Tensor:
+        """Return couplings ``(s, s)`` over differences of frequencies, less the doubt ``(s,)`` about each of them."""
+        apart = (self.theta - self.theta[:, None]).abs() - (doubt[:, None] + doubt)
+        return coupling / apart.clamp(min=torch.finfo(torch.float64).tiny)
+
+    def projected(
+        self, L: Operator, restrict: Callable[[Tensor], Tensor] | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return X^T L X in float64 for an L in float64, and L X restricted, by blocks of columns."""
+        H, parts = [], []
+        for j in range(0, self.X.shape[1], COLUMNS):
+            LX = L @ self.X[:, j : j + COLUMNS].to(torch.float64)
+            H.append(gram(self.X, LX))
+            if restrict is not None:
+                parts.append(restrict(LX))
+        return torch.cat(H, dim=1), torch.cat(parts, dim=1) if parts else None
+
+    def correct(self, Z: Tensor, prolong: Callable[[Tensor], Tensor]) -> None:
+        """Subtract the prolonged Z from the block, by blocks of columns, and make it orthonormal again."""
+        for j in range(0, self.X.shape[1], COLUMNS):
+            self.X[:, j : j + COLUMNS] -= prolong(Z[:, j : j + COLUMNS].to(self.X.dtype))
+        orthonormalize_(self.X)
+
+    def finish(self, L: Operator, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return Ritz values, vectors ``(n, k)`` and residuals of the first k in float64; the block is spent."""
+        self._spare = []
+        basis = self.X[:, :k].to(torch.float64, copy=True).contiguous()
+        self.X = basis[:0]
+        orthonormalize_(basis)
+        LX = L @ basis
+        H = gram(basis, LX)
+        theta, Q = torch.linalg.eigh((H + H.mT) / 2)
+        rotate_(basis, Q)
+        rotate_(LX, Q)
+        squares = torch.zeros_like(theta)
+        for i in range(0, LX.shape[0], ROWS):
+            squares += (LX[i : i + ROWS] - theta * basis[i : i + ROWS]).square().sum(0)
+        return theta, basis, squares.sqrt()

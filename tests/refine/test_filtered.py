@@ -1,0 +1,151 @@
+"""Filtered blocks of one large graph: what they find, and how well they know their own error."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+import krylow as kl
+from krylow.certify import Status
+from krylow.operators import DenseOperator
+from krylow.refine.filtered import FilteredBlock, gram, orthonormalize_, rotate_, spectrum_top
+from krylow.testing import from_spectrum, laplacian_matrix, random_graph
+
+F64 = torch.float64
+
+
+def blocks(n=2400, parts=6, seed=0):
+    """A sparse stochastic block model as scipy's adjacency, with a wide gap after ``parts`` frequencies."""
+    rng = np.random.default_rng(seed)
+    part = rng.integers(parts, size=n)
+    i = rng.integers(n, size=60 * n)
+    j = rng.integers(n, size=60 * n)
+    keep = (part[i] == part[j]) | (rng.random(60 * n) < 0.03)
+    W = scipy.sparse.csr_array((np.ones(keep.sum()), (i[keep], j[keep])), shape=(n, n))
+    W = W.maximum(W.T)
+    W.setdiag(0)
+    W.eliminate_zeros()
+    return W
+
+
+@cache
+def truth(k):
+    """The lowest pairs of ``blocks()`` by scipy's shift-invert Lanczos, to rounding."""
+    L = scipy.sparse.csgraph.laplacian(blocks()).tocsc()
+    lam, U = scipy.sparse.linalg.eigsh(L, k + 1, sigma=-0.01, v0=np.ones(L.shape[0]) + np.arange(L.shape[0]) % 7)
+    return lam, U
+
+
+def error(basis, U, k):
+    return 1 - np.linalg.norm(U[:, :k].T @ basis.double().numpy()) ** 2 / k
+
+
+def test_gram_is_summed_in_double():
+    X = torch.randn(20000, 3, generator=torch.Generator().manual_seed(0))
+    assert gram(X, X).dtype == F64
+    torch.testing.assert_close(gram(X, X), X.double().mT @ X.double(), rtol=1e-6, atol=1e-2)
+
+
+def test_orthonormalize_keeps_the_span_of_leading_columns():
+    X = torch.randn(500, 6, dtype=F64, generator=torch.Generator().manual_seed(0))
+    X[:, 3:] += 1e4 * X[:, :3]  # guards that are mostly the wanted vectors
+    Q = orthonormalize_(X.clone())
+    torch.testing.assert_close(Q.mT @ Q, torch.eye(6, dtype=F64), rtol=0, atol=1e-10)
+    outside = X[:, :3] - Q[:, :3] @ (Q[:, :3].mT @ X[:, :3])
+    assert float(outside.norm()) <= 1e-9
+
+
+def test_orthonormalize_survives_dependent_columns():
+    X = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
+    X[:, 3] = X[:, 0] - X[:, 1]
+    Q = orthonormalize_(X)
+    assert Q.isfinite().all()
+    torch.testing.assert_close(Q.mT @ Q, torch.eye(4), rtol=0, atol=1e-4)
+
+
+def test_rotate_in_place():
+    X = torch.randn(9000, 3, dtype=F64, generator=torch.Generator().manual_seed(0))
+    C = torch.randn(3, 3, dtype=F64, generator=torch.Generator().manual_seed(1))
+    expected = X @ C
+    assert rotate_(X, C) is X
+    torch.testing.assert_close(X, expected)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_top_of_the_spectrum(seed):
+    L = laplacian_matrix(random_graph(400, 0.05, seed=seed))
+    top = float(np.linalg.eigvalsh(L.numpy())[-1])
+    found = spectrum_top(DenseOperator(L))
+    assert top <= found <= float(DenseOperator(L).gershgorin()[1])
+
+
+def test_a_sweep_measures_what_leaks():
+    lam = torch.cat([torch.linspace(0, 0.1, 4, dtype=F64), torch.linspace(1, 8, 196, dtype=F64)])
+    L = from_spectrum(lam)
+    U = torch.linalg.eigh(L)[1]
+    noise = torch.randn(200, 6, dtype=F64, generator=torch.Generator().manual_seed(0))
+    block = FilteredBlock(DenseOperator(L), U[:, :6] + 1e-3 * noise, 8.0)
+    for _ in range(2):
+        block.sweep(4, 3, 1.0, 0.0)
+        leaks = 1 - (U[:, :4].mT @ block.X[:, :4]).square().sum() / 4
+        assert float(leaks) <= float(block.leakage[:4].square().mean()) <= 1e3 * float(leaks) + 1e-12
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-6, 1e-10])
+def test_large_graph_is_solved_to_what_was_asked_for(tol):
+    W = blocks()
+    lam, U = truth(6)
+    found = kl.subspace(kl.laplacian(W), 6, method="chebyshev", tol=tol)
+    assert found.status == Status.CONVERGED
+    assert error(found.basis, U, 6) <= tol
+    assert found.basis.dtype == F64
+    torch.testing.assert_close(found.basis.mT @ found.basis, torch.eye(6, dtype=F64), rtol=0, atol=1e-10)
+    before = found.operator.products
+    assert float(found.error_bound) <= tol
+    assert found.operator.products == before  # what the iteration knows is not computed again
+    assert not found.certificate.proved
+    np.testing.assert_allclose(found.ritz_values, lam[:6], atol=30 * tol)
+
+
+def test_a_loose_answer_costs_less():
+    L = kl.laplacian(blocks())
+    loose, tight = (kl.subspace(L, 6, method="chebyshev", tol=tol) for tol in (1e-2, 1e-8))
+    assert loose.passes < tight.passes
+
+
+def test_no_gap_of_a_large_graph_is_said_with_the_last_gap():
+    side = 50
+    path = scipy.sparse.diags_array([np.ones(side - 1), np.ones(side - 1)], offsets=[-1, 1])
+    eye = scipy.sparse.eye_array(side)
+    W = (scipy.sparse.kron(path, eye) + scipy.sparse.kron(eye, path)).tocsr()
+    for method in ("chebyshev", "multilevel"):
+        found = kl.subspace(kl.laplacian(W), 5, method=method)  # frequencies 5 and 6 of a square are equal
+        assert found.status == Status.NO_GAP, method
+        assert int(found.certificate.well_defined) == 4
+        assert float(found.error_bound) == float("inf")
+
+
+def test_null_space_of_many_components_needs_no_iteration():
+    W = scipy.sparse.block_diag([np.ones((3, 3)) - np.eye(3)] * 900).tocsr()
+    for method in ("chebyshev", "multilevel"):
+        found = kl.subspace(kl.laplacian(W), 5, method=method)
+        assert found.products == 0
+        assert found.status == Status.NO_GAP
+        assert float(found.ritz_values.abs().max()) == 0
+        assert float((kl.laplacian(W) @ found.basis).abs().max()) <= 1e-12
+
+
+def test_interruption_of_a_large_run():
+    calls = []
+
+    def stop(progress):
+        calls.append(progress)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    found = kl.subspace(kl.laplacian(blocks()), 6, method="chebyshev", tol=1e-12, callback=stop)
+    assert found.status == Status.INTERRUPTED
+    assert found.basis.shape == (2400, 6)
+    assert found.basis.isfinite().all()

@@ -1,0 +1,65 @@
+"""Aggregates and the graphs between them."""
+
+import numpy as np
+import pytest
+import torch
+
+import krylow as kl
+from krylow.start import aggregation
+from krylow.start.aggregation import aggregate
+from krylow.testing import block_diagonal, grid, path
+
+
+def sparse(W):
+    import scipy.sparse
+
+    return kl.laplacian(scipy.sparse.csr_array(W.numpy()))
+
+
+@pytest.fixture(params=["compiled", "numpy"], autouse=True)
+def kernel(request, monkeypatch):
+    if request.param == "numpy":
+        monkeypatch.setattr(aggregation, "_compiled", lambda: None)
+    else:
+        pytest.importorskip("numba")
+
+
+def prolongation(level, n):
+    P = np.zeros((n, level.coarse.n))
+    P[np.arange(n), level.labels.numpy()] = level.weights.numpy()
+    return P
+
+
+@pytest.mark.parametrize(
+    "W", [grid(12, 9), block_diagonal(path(7), grid(4, 4), torch.zeros(3, 3, dtype=torch.float64))]
+)
+def test_coarse_graph_is_the_projected_one(W):
+    L = sparse(W)
+    vector = torch.linspace(1, 2, L.n, dtype=torch.float64)
+    level = aggregate(L, vector)
+    P = prolongation(level, L.n)
+    np.testing.assert_allclose(P.T @ P, np.eye(level.coarse.n), atol=1e-14)
+    np.testing.assert_allclose(level.coarse.to_dense(), P.T @ L.to_dense().numpy() @ P, atol=1e-12)
+    np.testing.assert_allclose(P @ level.vector.numpy(), vector)
+    X = torch.randn(L.n, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    np.testing.assert_allclose(level.restrict(X), P.T @ X.numpy())
+    np.testing.assert_allclose(level.prolong(level.restrict(X)), P @ P.T @ X.numpy())
+
+
+def test_aggregates_are_connected_and_fewer():
+    import scipy.sparse
+
+    W = grid(30, 30)
+    level = aggregate(sparse(W), torch.ones(900, dtype=torch.float64))
+    assert level.coarse.n <= 300
+    same = level.labels[:, None] == level.labels
+    inside = scipy.sparse.csr_array((W * same).numpy())
+    assert scipy.sparse.csgraph.connected_components(inside)[0] == level.coarse.n
+
+
+def test_strong_edges_are_inside():
+    W = path(40)
+    for i in range(0, 39, 2):
+        W[i, i + 1] = W[i + 1, i] = 1e6
+    level = aggregate(sparse(W), torch.ones(40, dtype=torch.float64))
+    assert (level.labels[0::2] == level.labels[1::2]).all()
