@@ -1,0 +1,80 @@
+"""Multilevel refinement of graphs with a geometry."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from scipy.spatial import cKDTree
+
+import krylow as kl
+from krylow.certify import Status
+
+F64 = torch.float64
+
+
+def neighbours(n=3000, seed=0, wide=False):
+    """Ten nearest neighbours in the plane, as scipy's adjacency; ``wide``: with weights over twelve orders."""
+    rng = np.random.default_rng(seed)
+    points = rng.random((n, 2)) * [1.0, 1.7]
+    _, near = cKDTree(points).query(points, 9)
+    rows = np.repeat(np.arange(n), 8)
+    weights = 10 ** rng.uniform(-6, 6, rows.size) if wide else np.ones(rows.size)
+    W = scipy.sparse.csr_array((weights, (rows, near[:, 1:].ravel())), shape=(n, n))
+    return W.maximum(W.T).tocsr()
+
+
+def truth(L, k):
+    """The lowest pairs by scipy's shift-invert Lanczos, to rounding."""
+    start = np.random.default_rng(0).standard_normal(L.shape[0])
+    return scipy.sparse.linalg.eigsh(L.tocsc(), k + 1, sigma=-0.01, v0=start, ncv=4 * k + 20)
+
+
+def error(basis, U, k):
+    return 1 - np.linalg.norm(U[:, :k].T @ basis.double().numpy()) ** 2 / k
+
+
+@pytest.mark.parametrize("kind", ["combinatorial", "normalized"])
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+def test_finds_what_was_asked_for(tol, kind):
+    L = kl.laplacian(neighbours(), kind)
+    lam, U = truth(L.to_scipy(), 12)
+    k = int(np.argmax(np.diff(lam[4:12]))) + 5
+    found = kl.subspace(L, k, method="multilevel", tol=tol)
+    assert found.status == Status.CONVERGED
+    assert error(found.basis, U, k) <= tol
+    assert found.passes <= 120
+    assert float(found.error_bound) <= tol
+
+
+def test_components_and_isolated_nodes():
+    W = scipy.sparse.block_diag([neighbours(1500, 1), neighbours(1200, 2), scipy.sparse.csr_array((20, 20))]).tocsr()
+    L = kl.laplacian(W)
+    lam, U = truth(L.to_scipy(), 30)
+    assert lam[21] < 1e-12 < lam[22]  # two components and twenty isolated nodes
+    k = int(np.argmax(np.diff(lam[22:30]))) + 23
+    found = kl.subspace(L, k, method="multilevel", tol=1e-3)
+    assert found.status == Status.CONVERGED
+    assert error(found.basis, U, k) <= 1e-3
+
+
+def test_wide_weights_do_no_harm():
+    L = kl.laplacian(neighbours(2500, wide=True))
+    found = kl.subspace(L, 6, method="multilevel", max_products=20000)
+    assert found.basis.isfinite().all()
+    torch.testing.assert_close(found.basis.mT @ found.basis, torch.eye(6, dtype=F64), rtol=0, atol=1e-8)
+
+
+def test_auto_takes_it_for_a_geometry_and_says_so():
+    found = kl.subspace(kl.laplacian(neighbours(5000)), 4)
+    assert found.method == "multilevel"
+    assert "coarser graphs are like it" in found.why
+
+
+def test_float32_and_a_gradient_is_recorded():
+    W = neighbours(2600)
+    found = kl.subspace(kl.laplacian(W.astype(np.float32)), 4, method="multilevel")
+    assert found.basis.dtype == torch.float32
+    coo = W.tocoo()
+    edges = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
+    w = torch.ones(edges.shape[1], dtype=F64, requires_grad=True)
+    assert kl.subspace(kl.laplacian((edges, w)), 4, method="multilevel").basis.requires_grad
