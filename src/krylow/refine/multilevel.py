@@ -7,7 +7,7 @@ $$e_i \approx r \, P \, (P^\top L P - r \theta_i)^{-1} P^\top (L x_i - \theta_i 
 
 on the complement of the coarse answer, with r the factor by which piecewise constant vectors overrate a low frequency.
 That is the error's estimate, by which the iteration stops, and, subtracted, its correction. A cycle costs about ten
-passes whatever the size of the graph, and lowers the squared error ten to twenty times on graphs with a geometry.
+passes, and lowers the squared error ten to twenty times for few vectors on graphs with a geometry.
 Where a cycle does not pay, Chebyshev sweeps go on from there.
 """
 
