@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from krylow.linalg.eigh import eigh, lowest_eigenpairs
+from krylow.linalg.eigh import eigh, eigvalsh, lowest_eigenpairs
 from krylow.testing import from_spectrum, laplacian_matrix, projector, random_graph, rounding
 
 F32, F64 = torch.float32, torch.float64
@@ -38,3 +38,23 @@ def test_lowest_pairs(n, k, batch):
     assert float(residual.abs().max()) <= rounding(F64, n, n)
     P = projector(vectors)
     torch.testing.assert_close(P @ P, P, rtol=0, atol=rounding(F64, n))
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+def test_what_lapack_leaves_as_nan_is_decomposed_again(batch, monkeypatch):
+    S = laplacian_matrix(random_graph(8, seed=0)).to(F32).expand(*batch, 8, 8).clone()
+    values, vectors = torch.linalg.eigh, torch.linalg.eigvalsh
+
+    def failing(A):
+        theta, U = values(A)
+        if A.dtype == F32:
+            theta.view(-1, 8)[-1, 3], U.view(-1, 8, 8)[-1, :, 3] = torch.nan, torch.nan
+        return theta, U
+
+    monkeypatch.setattr(torch.linalg, "eigh", failing)
+    monkeypatch.setattr(torch.linalg, "eigvalsh", lambda A: failing(A)[0])
+    theta, U = eigh(S)
+    true = vectors(S.double())
+    assert torch.allclose(theta.double(), true, atol=1e-5)
+    assert torch.allclose(eigvalsh(S).double(), true, atol=1e-5)
+    assert torch.allclose(U * theta[..., None, :] @ U.mT, S, atol=1e-5)

@@ -25,18 +25,42 @@ def eigh(S: Tensor) -> tuple[Tensor, Tensor]:
     """Return eigenvalues ``(*batch, m)`` and eigenvectors ``(*batch, m, m)``, as ``torch.linalg.eigh`` does.
 
     On CPU torch decomposes the matrices of a batch one after the other; here the batch is cut into one part a thread.
-    Without a gradient.
+    LAPACK's divide and conquer returns NaN for some finite float32 matrices whose eigenvalues repeat and whose entries
+    span all magnitudes, without an error: those are decomposed again in float64. Without a gradient.
     """
     S = S.detach()
     m, count = S.shape[-1], S[..., 0, 0].numel()
     threads = 1 if torch.compiler.is_compiling() else torch.get_num_threads()
     if S.device.type != "cpu" or threads == 1 or m > LARGEST or count < threads * MATRICES_A_THREAD:
         values, vectors = torch.linalg.eigh(S)
-        return values, vectors
+        return _mended(S, values, vectors)
     with ThreadPoolExecutor(threads) as pool:
         parts = list(pool.map(torch.linalg.eigh, S.reshape(count, m, m).chunk(threads)))
     values, vectors = (torch.cat(part) for part in zip(*parts, strict=True))
-    return values.reshape(S.shape[:-1]), vectors.reshape(S.shape)
+    return _mended(S, values.reshape(S.shape[:-1]), vectors.reshape(S.shape))
+
+
+def eigvalsh(S: Tensor) -> Tensor:
+    """Return the eigenvalues ``(*batch, m)``, ascending, without a gradient; mended as those of :func:`eigh`."""
+    S = S.detach()
+    values = torch.linalg.eigvalsh(S)
+    return _mended(S, values, None)[0]
+
+
+def _mended(S: Tensor, values: Tensor, vectors: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Decompose again, in float64, what came out as NaN from finite matrices; vectors None: values alone matter."""
+    vectors = values[..., None] if vectors is None else vectors
+    if S.device.type != "cpu" or S.dtype == torch.float64 or torch.compiler.is_compiling():
+        return values, vectors  # elsewhere a look would make the host wait, and the fault has not been seen
+    whole = values.isfinite().all(-1) & vectors.isfinite().all(-1).all(-1)
+    if bool(whole.all()):
+        return values, vectors
+    bad = ~whole & S.isfinite().all(-1).all(-1)
+    again, turned = torch.linalg.eigh(S[bad].double())
+    values, vectors = values.clone(), vectors.clone()
+    values[bad] = again.to(values.dtype)
+    vectors[bad] = turned[..., : vectors.shape[-1]].to(vectors.dtype)
+    return values, vectors
 
 
 def lowest_eigenpairs(S: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -29,6 +29,7 @@ from torch.autograd.function import once_differentiable
 
 from krylow.extract import symmetrized_matrix
 from krylow.linalg.eigenspace import lowest_eigenspace, orthonormalize
+from krylow.linalg.eigh import eigvalsh
 from krylow.nn.graph_learning import TokenGraph
 from krylow.nn.kernel_krylov import BasisOf, basis_and_product, krylov_basis
 from krylow.nn.probes import Probe
@@ -160,7 +161,7 @@ def exact_filter(graph: TokenGraph, x: Tensor, band: Band) -> Tensor:
     if band.k is not None:
         _, U = lowest_eigenspace(L, min(band.k, L.shape[-1]), real.sum(-1).clamp(max=band.k))
     else:
-        count = ((torch.linalg.eigvalsh(L.detach()) <= band.cutoff) & real).sum(-1)
+        count = ((eigvalsh(L) <= band.cutoff) & real).sum(-1)
         _, U = lowest_eigenspace(L, L.shape[-1], count)
     return U @ (U.mT @ x)
 
@@ -206,7 +207,7 @@ def _lowest(A: Tensor, live: Tensor, band: Band, sign: Tensor) -> Tensor:
     if band.k is not None:
         width = min(band.k, A.shape[-1])
         return lowest_eigenspace(lifted, width, steps.clamp(max=width))[1]
-    theta = torch.linalg.eigvalsh(lifted.detach())
+    theta = eigvalsh(lifted)
     limit = (sign * band.cutoff)[:, None]
     inside = torch.where(sign[:, None] > 0, theta <= limit, theta < limit)
     count = torch.minimum(inside.sum(-1), steps)
