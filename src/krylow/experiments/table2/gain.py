@@ -46,6 +46,7 @@ CASES: tuple[tuple[str, tuple[Any, ...], tuple[str, ...]], ...] = (
     ("slower gammas", (0.1, 0.01), ("unrolled", "lanczos")),
     ("basis vectors", (4, 8), ("unrolled", "lanczos")),
     ("noise on tokens", (0.5,), COMPARED),
+    ("the same noise, lower cutoff", (0.2,), COMPARED),
     ("smoother graphs", (4.0,), COMPARED),
     ("longer sequences", (24,), COMPARED),
 )
@@ -57,6 +58,7 @@ UNITS = {
     "slower gammas": "learning rate times {}",
     "basis vectors": "m = {}, not 20",
     "noise on tokens": "standard deviation {} beside embeddings of 1",
+    "the same noise, lower cutoff": "{}, not 0.5",
     "smoother graphs": "mean squared distance {} at the start, not 8",
     "longer sequences": "12 to {} words a part, not 6 to 12",
 }
@@ -81,6 +83,9 @@ def _changed(case: str, value: Any, row: str) -> tuple[dict[str, Any], dict[str,
         setting["gamma_rate"] = value
     elif case == "noise on tokens":
         setting["noise"] = value
+    elif case == "the same noise, lower cutoff":
+        setting["noise"] = 0.5
+        setting |= {"cutoff": value} if "cutoff" in setting else {}
     elif case == "smoother graphs" and row in ON_A_GRAPH:
         setting["distance"] = value
     elif case == "longer sequences":
