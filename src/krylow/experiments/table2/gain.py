@@ -33,7 +33,7 @@ from krylow.experiments.table2.run import Report
 from krylow.experiments.table2.search import Cell
 from krylow.experiments.table2.train import run_cell
 from krylow.nn.graph_learning import GraphLearning
-from krylow.nn.token_filters import Band, exact_filter, kernel_filter, krylov_filter
+from krylow.nn.token_filters import Band, Relaxation, exact_filter, kernel_filter, krylov_filter
 from krylow.training.seeds import generator
 
 KIND = "table2-gain"
@@ -53,6 +53,8 @@ CASES: tuple[tuple[str, tuple[Any, ...], tuple[str, ...]], ...] = (
 #: Of the comparison of operators: width of tokens and features, and mean squared distances at the start.
 DIM = 64
 DISTANCES = (1.0, 4.0, 8.0, 16.0, 32.0)
+#: Distance of the gammas from 1 where training starts: upsilon = 0.01, squared.
+START = torch.full((20,), 1e-4)
 #: What a value is, in words.
 UNITS = {
     "slower gammas": "learning rate times {}",
@@ -138,8 +140,8 @@ def operators(name: str, folder: str | Path, pairs: int = 32) -> list[dict[str, 
     r"""Compare the filters as matrices, on graphs of the first pairs of dev before any training.
 
     Returns for each mean squared distance at the start: the relative Frobenius distance to the exact filter (normalized
-    Laplacian, cutoff .5) of the graph alone, $D^{-1} W$, of Lanczos with m = 20, and of doing nothing; and how many
-    frequencies of how many are kept.
+    Laplacian, cutoff .5) of the graph alone, $D^{-1} W$, of Lanczos with m = 20, of the same with the gammas at which
+    training starts, and of doing nothing; and how many frequencies of how many are kept.
     """
     some = load_corpus({"name": name}, folder).dev[:pairs]
     real = ~some.padding
@@ -155,6 +157,7 @@ def operators(name: str, folder: str | Path, pairs: int = 32) -> list[dict[str, 
             others = {
                 "graph_alone": kernel_filter(graph, identity),
                 "lanczos": krylov_filter(graph, identity, band, 20),
+                "unrolled": krylov_filter(graph, identity, band, 20, relaxation=Relaxation(1 - START, 1 + START)),
                 "nothing": identity,
             }
         size = torch.linalg.matrix_norm(exact)
@@ -203,12 +206,20 @@ def render_markdown(record: Record) -> str:
 
 def render_operators(record: Record) -> str:
     """Return the comparison of operators as one Markdown table."""
-    head = ["data", "distance at the start", "kept frequencies", "$D^{-1} W$", "Lanczos, m = 20", "no mixing"]
+    head = [
+        "data",
+        "distance at the start",
+        "kept frequencies",
+        "$D^{-1} W$",
+        "Lanczos, m = 20",
+        "unrolled, first gammas",
+        "no mixing",
+    ]
     text = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
     for name, table in record.results["operators"].items():
         for line in table:
             kept = f"{line['kept']:.1f} of {line['tokens']:.1f}"
-            parts = [f"{line[key]:.3f}" for key in ("graph_alone", "lanczos", "nothing")]
+            parts = [f"{line[key]:.3f}" for key in ("graph_alone", "lanczos", "unrolled", "nothing")]
             text.append("| " + " | ".join([name, f"{line['distance']:g}", kept, *parts]) + " |")
     return "\n".join(text)
 
