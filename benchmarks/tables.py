@@ -11,6 +11,7 @@ from pathlib import Path
 import table1_tables as table1
 
 from krylow.experiments.records import Record, find
+from krylow.experiments.table2 import gain, render
 
 ROOT = Path(__file__).parent.parent
 
@@ -44,6 +45,13 @@ def batch() -> str:
     return "\n".join([*lines, "", source(record, ROOT / "results" / "batch")])
 
 
+def table2() -> str:
+    """The rows of README: accuracy and F1, a column a data set and protocol."""
+    records = find(ROOT / "results" / "table2", kind="table2")
+    files = ", ".join(f"`{record.file_name}`" for record in render.ordered(records))
+    return f"{render.render_side_by_side(records)}\n\nRecords in `results/table2/`: {files}."
+
+
 def source(record: Record, folder: Path) -> str:
     commit = (record.commit or "no commit")[:7]
     return f"Record `{(folder / record.file_name).relative_to(ROOT)}`, commit {commit}."
@@ -65,3 +73,9 @@ if __name__ == "__main__":
     for data in ("sbm", "PROTEINS"):
         fill(ROOT / "docs" / "what-is-learned.md", f"apart {data}", table1.apart(data))
         fill(ROOT / "docs" / "what-is-learned.md", f"roots {data}", table1.roots(data))
+    fill(ROOT / "README.md", "table2", table2())
+    page, folder = ROOT / "docs" / "table2.md", ROOT / "results" / "table2"
+    fill(page, "table2", render.render_markdown(find(folder, kind="table2")).rstrip())
+    (gained,) = find(folder, kind=gain.KIND)
+    fill(page, "gain", gain.render_markdown(gained))
+    fill(page, "operators", gain.render_operators(gained))
