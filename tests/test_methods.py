@@ -400,3 +400,13 @@ def test_public_names():
     assert "subspace" in dir(kl)
     with pytest.raises(AttributeError, match="no attribute 'subspaces'"):
         kl.subspaces  # noqa: B018
+
+
+def test_auto_factorises_a_large_graph_that_is_nearly_a_tree_and_not_a_grid():
+    generator = np.random.default_rng(0)
+    parents = np.array([generator.integers(max(0, i - 50), i) for i in range(1, 6000)])
+    tree = scipy.sparse.coo_array((np.ones(5999), (np.arange(1, 6000), parents)), shape=(6000, 6000))
+    assert choose(kl.laplacian(tree + tree.T), 5)[0] == "shift_invert"
+    path = scipy.sparse.diags_array([np.ones(79), np.ones(79)], offsets=[-1, 1])
+    grid = scipy.sparse.kronsum(path, path)
+    assert choose(kl.laplacian(grid), 5)[0] == "multilevel"

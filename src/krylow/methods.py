@@ -18,6 +18,7 @@ from krylow._checks import InputError
 from krylow.certify import Subspace
 from krylow.floor import PROOF_LIMIT
 from krylow.graph import as_operator
+from krylow.linalg.fill import estimate_fill
 from krylow.linalg.projection import project_by_blocks
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.operators.ordering import widest_level
@@ -45,6 +46,8 @@ SPARSE_EXACT_LIMIT = 500
 FACTOR_LIMIT = 4096
 #: A graph has a geometry if a breadth-first walk meets at most this share of its nodes at a time.
 GEOMETRIC = 0.1
+#: A large graph whose factor has at most so many times its own entries, by estimate, is nearly a tree.
+NEARLY_A_TREE = 3.0
 
 
 def subspace(
@@ -253,7 +256,10 @@ def choose(L: Operator, k: int, weights: Any = None) -> tuple[str, str]:
 
 
 def _choose_large(L: SparseOperator) -> tuple[str, str]:
-    """Return the method for one large sparse graph, by how wide a walk from one node gets, and why."""
+    """Return the method for one large sparse graph, by its fill and how wide a walk from one node gets, and why."""
+    fill = estimate_fill(L)
+    if fill.ratio <= NEARLY_A_TREE and L.device.type == "cpu":
+        return "shift_invert", f"its factor has about {fill.ratio:.1f} times the entries of {L.n} nodes' own"
     widest = widest_level(L)
     seen = f"a walk from one node meets at most {widest:.1%} of {L.n} nodes at a time"
     if widest <= GEOMETRIC:

@@ -215,9 +215,9 @@ def _large(L: Operator, k: int, run: Callable[[Operator, NullSpace | None], Ritz
 def _null_answer(L: Operator, null: NullSpace, k: int) -> Ritz:
     """Return k null vectors of a graph of at least k components: they are the lowest, and need no iteration."""
     zero = torch.zeros(k, dtype=L.dtype, device=L.device)
-    evidence = Evidence(
-        error=0.0, floor=0.0, well_defined=k if null.count == k else 0, residuals=zero.to(torch.float64)
-    )
+    rounding = L.n * torch.finfo(L.dtype).eps ** 2
+    unique = k if null.count == k else 0
+    evidence = Evidence(error=rounding, floor=0.0, well_defined=unique, residuals=zero.to(torch.float64))
     return Ritz(zero, null.basis(k, L.dtype), zero, evidence=evidence)
 
 

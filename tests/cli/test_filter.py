@@ -238,7 +238,10 @@ def test_bad_input_gets_one_line_and_code_2(karate, arguments, message):
 
 
 def start(*arguments, **options):
-    code = "from krylow.cli import main; main()"
+    # A shell that starts the tests in the background ignores Ctrl-C for them, and the command would inherit that.
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from krylow.cli import main; main()"
+    )
     return subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, **options)
 
 
