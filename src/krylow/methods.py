@@ -46,8 +46,10 @@ SPARSE_EXACT_LIMIT = 500
 FACTOR_LIMIT = 4096
 #: A graph has a geometry if a breadth-first walk meets at most this share of its nodes at a time.
 GEOMETRIC = 0.1
-#: A large graph whose factor has at most so many times its own entries, by estimate, is nearly a tree.
-NEARLY_A_TREE = 3.0
+#: A large graph of so few neighbours a node (a tree has 2), whose factor has at most so many times its own entries by
+#: estimate, is nearly a tree.
+TREE_NEIGHBORS = 3.5
+TREE_FILL = 3.0
 
 
 def subspace(
@@ -257,9 +259,10 @@ def choose(L: Operator, k: int, weights: Any = None) -> tuple[str, str]:
 
 def _choose_large(L: SparseOperator) -> tuple[str, str]:
     """Return the method for one large sparse graph, by its fill and how wide a walk from one node gets, and why."""
-    fill = estimate_fill(L)
-    if fill.ratio <= NEARLY_A_TREE and L.device.type == "cpu":
-        return "shift_invert", f"its factor has about {fill.ratio:.1f} times the entries of {L.n} nodes' own"
+    if L.col.numel() <= (1 + TREE_NEIGHBORS) * L.n and L.device.type == "cpu":
+        fill = estimate_fill(L)
+        if fill.ratio <= TREE_FILL:
+            return "shift_invert", f"a factor of its {L.n} nodes has about {fill.ratio:.1f} times the graph's entries"
     widest = widest_level(L)
     seen = f"a walk from one node meets at most {widest:.1%} of {L.n} nodes at a time"
     if widest <= GEOMETRIC:
