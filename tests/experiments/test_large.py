@@ -170,10 +170,10 @@ def test_a_hopeless_or_late_peer_is_left(tmp_path):
 def test_a_race_runs_in_turns_and_judges_each_solver(tmp_path):
     def answer(solver, setting, seed):
         ours = {"status": "CONVERGED", "certificate_seconds": 0.1, "method": "chebyshev", "passes": 9}
-        found = {"cpu_seconds": 1.0, "peak_mib": 2.0, "success": True}
+        found = {"seconds": 9.0, "peak_mib": 2.0, "success": True}
         if solver == "krylow":
-            return {**found, **ours, "seconds": 1.0 + seed - 100, "error": 1e-2 if seed == 101 else 2e-2}
-        return {**found, "seconds": 5.0, "error": 1e-4}
+            return {**found, **ours, "cpu_seconds": 1.0 + seed - 100, "error": 1e-2 if seed == 101 else 2e-2}
+        return {**found, "cpu_seconds": 5.0, "error": 1e-4}
 
     worker = Scripted(answer)
     case = tune.Case("grid", 1000, 11)
@@ -193,7 +193,7 @@ def test_a_race_runs_in_turns_and_judges_each_solver(tmp_path):
 
 def test_growth_is_seconds_a_node_over_those_of_the_smallest():
     rows = [
-        {"family": "grid", "n": n, "k": k, "tol": 1e-3, "threads": 1, "solvers": {"krylow": {"seconds": s}}}
+        {"family": "grid", "n": n, "k": k, "tol": 1e-3, "threads": 1, "solvers": {"krylow": {"cpu_seconds": s}}}
         for n, k, s in ((1000, 11, 1.0), (10000, 12, 15.0), (1000, 50, 1.0))
     ]
     assert growth(rows) == {"grid 0 tol=1e-03": {"1000": 1.0, "10000": 1.5}}

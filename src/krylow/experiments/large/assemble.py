@@ -46,22 +46,15 @@ def assemble(out: Path, cells: Path, seed: int) -> Record | None:
 def _row(record: Record) -> dict[str, Any]:
     """Return one race: each solver's medians, and the best peer's time over ours."""
     config, tol = record.config, record.config["tol"]
-    solvers = {name: race.summary(runs, tol) for name, runs in record.results["solvers"].items()}
-    peers = {
-        name: found["seconds"] for name, found in solvers.items() if name not in OURS and found.get("right") is True
-    }
+    time = race.clock(config["threads"])
+    solvers = {name: race.summary(runs, tol, time) for name, runs in record.results["solvers"].items()}
+    peers = {name: found[time] for name, found in solvers.items() if name not in OURS and found.get("right") is True}
     best = min(peers, key=lambda name: peers[name]) if peers else None
     ours = solvers.get("krylow", {})
-    ratio = None if best is None or "seconds" not in ours else round(peers[best] / ours["seconds"], 3)
+    ratio = None if best is None or time not in ours else round(peers[best] / ours[time], 3)
     row = {key: config[key] for key in ("family", "n", "k", "tol", "threads", "repeats")}
-    return {
-        **row,
-        "load": record.results["load"],
-        "solvers": solvers,
-        "best_peer": best,
-        "ratio": ratio,
-        "commit": record.commit,
-    }
+    load = {key: record.results[key] for key in ("load", "load_after")}
+    return {**row, **load, "solvers": solvers, "best_peer": best, "ratio": ratio, "commit": record.commit}
 
 
 def growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -72,10 +65,10 @@ def growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, dict[str, float]] = {}
     for row in rows:
         ours = row["solvers"].get("krylow", {})
-        if row["threads"] == 1 and "seconds" in ours:
+        if row["threads"] == 1 and "cpu_seconds" in ours:
             window = next(i for i, (low, high) in enumerate(FAMILIES[row["family"]].windows) if low <= row["k"] <= high)
             name = f"{row['family']} {window} tol={row['tol']:.0e}"
-            found.setdefault(name, {})[str(row["n"])] = ours["seconds"] / row["n"]
+            found.setdefault(name, {})[str(row["n"])] = ours["cpu_seconds"] / row["n"]
     return {
         name: {n: round(cost / costs[min(costs, key=int)], 3) for n, cost in costs.items()}
         for name, costs in found.items()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from krylow.experiments.large.graphs import FAMILIES
+from krylow.experiments.large.race import clock
 from krylow.experiments.large.solvers import OURS, SOLVERS
 from krylow.experiments.records import Record
 
@@ -13,7 +14,9 @@ from krylow.experiments.records import Record
 def markdown(record: Record, *, n: int | None = None) -> str:
     """Return the races as a table, all or those at one n, one row a graph, k and number of threads.
 
-    Where a peer is faster, the ratio is below 1 and set in bold, as a loss to be seen.
+    Times are the processor's on one thread and the clock's on several. Where a peer is faster, the ratio is below 1 and
+    set in bold, as a loss to be seen; where the peer was wrong with new seeds, its error is shown and the ratio is in
+    parentheses.
     """
     rows = [row for row in record.results["rows"] if n is None or row["n"] == n]
     tols = sorted({row["tol"] for row in rows}, reverse=True)
@@ -29,26 +32,34 @@ def markdown(record: Record, *, n: int | None = None) -> str:
 
 def _cells(row: dict[str, Any]) -> str:
     """Return ours, the best peer's, their ratio and memory."""
+    time = clock(row["threads"])
     ours = row["solvers"].get("krylow", {})
     if "seconds" in ours:
-        certified = ours["seconds"] + ours["certificate_seconds"]
+        certified = ours[time] + ours["certificate_seconds"]
         mark = "" if ours["right"] else f", error {ours['error']:.0e}"
         status = "" if ours["status"] == ["CONVERGED"] else f", {'/'.join(ours['status'])}"
-        first = f"{_seconds(ours['seconds'])} ({_seconds(certified)}{mark}{status})"
+        first = f"{_seconds(ours[time])} ({_seconds(certified)}{mark}{status})"
     else:
         first = _why_not(ours)
-    best = row["best_peer"]
-    if best is None:
-        slow = [
-            found["more_than"] for name, found in row["solvers"].items() if name not in OURS and "more_than" in found
-        ]
-        return f"{first} | {f'more than {max(slow):.0f}' if slow else 'not run'} | | "
+    best, ratio, wrong = row["best_peer"], row["ratio"], ""
+    if best is None:  # no peer was right at the setting that was right when it was tuned
+        done = {name: found[time] for name, found in row["solvers"].items() if name not in OURS and time in found}
+        if not done:
+            return f"{first} | {_no_peer(row)} | | "
+        best = min(done, key=lambda name: done[name])
+        wrong = f", error {row['solvers'][best]['error']:.0e}"
+        ratio = done[best] / ours[time] if time in ours else None
     peer = row["solvers"][best]
-    ratio = row["ratio"]
     shown = "" if ratio is None else f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}"
     shown = f"**{shown}**" if ratio is not None and ratio < 1 else shown
+    shown = f"({shown})" if wrong else shown
     memory = f"{ours['peak_mib']:.0f} / {peer['peak_mib']:.0f}" if "peak_mib" in ours else ""
-    return f"{first} | {SOLVERS[best].title} {_seconds(peer['seconds'])} | {shown} | {memory}"
+    return f"{first} | {SOLVERS[best].title} {_seconds(peer[time])}{wrong} | {shown} | {memory}"
+
+
+def _no_peer(row: dict[str, Any]) -> str:
+    slow = [found["more_than"] for name, found in row["solvers"].items() if name not in OURS and "more_than" in found]
+    return f"more than {max(slow):.0f}" if slow else "none tuned"
 
 
 def _why_not(found: dict[str, Any]) -> str:
@@ -119,7 +130,7 @@ def draw(record: Record, path: str | Path) -> Path:
     for axis in axes.flat[len(families) :]:
         axis.axis("off")
     for axis in axes[:, 0]:
-        axis.set_ylabel("seconds")
+        axis.set_ylabel("processor seconds")
     for axis in axes[-1]:
         axis.set_xlabel("nodes")
     handles = {
@@ -146,7 +157,7 @@ def _panel(axis: Any, family: str, rows: list[dict[str, Any]]) -> None:
     for name in names:
         for window, (low, high) in enumerate(windows):
             line = [
-                (row["n"], row["solvers"][name]["seconds"])
+                (row["n"], row["solvers"][name][clock(1)])
                 for row in rows
                 if low <= row["k"] <= high and "seconds" in row["solvers"].get(name, {})
             ]
