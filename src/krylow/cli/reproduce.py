@@ -126,3 +126,4 @@ def table2(
             for note in notes(record):
                 console.print(f"- {note}", highlight=False, markup=False)
             console.print(f"record: {out / record.file_name}, logs in {out / 'logs'}\n")
+        _write_page(out, [out / record.file_name for record in found])
