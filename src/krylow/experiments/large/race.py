@@ -98,7 +98,8 @@ def summary(runs: Sequence[dict[str, Any]], tol: float, time: str) -> dict[str, 
     found |= {
         "spread": [round(pick(run[time] for run in done), 4) for pick in (min, max)],
         "error": max(run["error"] for run in done),
-        "right": all(run["error"] <= tol for run in done),
+        "right": len(done) == len(runs) and all(run["error"] <= tol for run in done),
+        "raised": [run["failed"] for run in runs if "error" not in run],
         "setting": done[0]["setting"],
     }
     if "status" in done[0]:

@@ -36,7 +36,8 @@ def _cells(row: dict[str, Any]) -> str:
     ours = row["solvers"].get("krylow", {})
     if "seconds" in ours:
         certified = ours[time] + ours["certificate_seconds"]
-        mark = "" if ours["right"] else f", error {ours['error']:.0e}"
+        mark = f", {len(ours['raised'])} of {row['repeats']} raised" if ours["raised"] else ""
+        mark += f", error {ours['error']:.0e}" if ours["error"] > row["tol"] else ""
         status = "" if ours["status"] == ["CONVERGED"] else f", {'/'.join(ours['status'])}"
         first = f"{_seconds(ours[time])} ({_seconds(certified)}{mark}{status})"
     else:
