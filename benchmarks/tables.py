@@ -10,6 +10,7 @@ from pathlib import Path
 
 import table1_tables as table1
 
+from krylow.experiments.large.render import draw, markdown, peers_markdown
 from krylow.experiments.records import Record, find
 from krylow.experiments.table2 import gain, render
 
@@ -52,6 +53,12 @@ def table2() -> str:
     return f"{render.render_side_by_side(records)}\n\nRecords in `results/table2/`: {files}."
 
 
+def large(n: int | None = None, *, peers: bool = False) -> str:
+    (record,) = find(ROOT / "results" / "large", kind="large")
+    parts = [markdown(record, n=n), peers_markdown(record) if peers else "", source(record, ROOT / "results" / "large")]
+    return "\n\n".join(part for part in parts if part)
+
+
 def source(record: Record, folder: Path) -> str:
     commit = (record.commit or "no commit")[:7]
     return f"Record `{(folder / record.file_name).relative_to(ROOT)}`, commit {commit}."
@@ -68,6 +75,9 @@ def fill(path: Path, name: str, text: str) -> None:
 if __name__ == "__main__":
     fill(ROOT / "docs" / "choosing-a-method.md", "crossover", crossover())
     fill(ROOT / "README.md", "batch", batch())
+    fill(ROOT / "README.md", "large", large(100_000))
+    fill(ROOT / "docs" / "large-graphs.md", "large", large(peers=True))
+    draw(find(ROOT / "results" / "large", kind="large")[0], ROOT / "docs" / "pictures" / "large.svg")
     fill(ROOT / "README.md", "table1", table1.headlines())
     fill(ROOT / "docs" / "table1.md", "table1", table1.all_rows())
     for data in ("sbm", "PROTEINS"):
