@@ -31,6 +31,8 @@ COLUMNS = 16
 OVERLAP = 0.15
 #: Steps of the Lanczos run that bounds the spectrum from above.
 TOP_STEPS = 14
+#: How much larger than at the lowest frequency found a filter may be at the end of the spectrum: its square is summed.
+MOST_GROWTH = 1e10
 
 
 def single(L: Operator) -> Operator:
@@ -136,6 +138,7 @@ class FilteredBlock:
 
     def __init__(self, L: Operator, X: Tensor, high: float) -> None:
         self.L, self.high = L, high
+        self.lowest = float(L.gershgorin()[0])
         self.X = orthonormalize_(X)
         self._spare = [torch.empty_like(X), torch.empty_like(X)]
         self._free = 0
@@ -149,6 +152,7 @@ class FilteredBlock:
 
         With ``smooth`` only the leakage above ``low`` is meant, and frequencies are not told from the filter.
         """
+        degree = min(degree, self._bounded_degree(low, first))
         x = 1 + 2 * (low - first) / (self.high - low)
         dropped = 1 / math.cosh(degree * math.acosh(x))
         Y = self._filter(degree, low, first)
@@ -178,6 +182,14 @@ class FilteredBlock:
         inverse = torch.cosh(torch.acosh((ahead / dropped).clamp(min=1)) / degree)
         self.theta = ((self.high + low) / 2 - (self.high - low) / 2 * inverse).cummax(0).values
         self._take(Y, Q, S)
+
+    def _bounded_degree(self, low: float, first: float) -> int:
+        """Return the largest degree whose polynomial stays in range down to the spectrum's lowest end.
+
+        ``first`` is an estimate from above: in the first sweeps the lowest frequency may be far below it.
+        """
+        end, one = (math.acosh(1 + 2 * (low - min(x, low)) / (self.high - low)) for x in (self.lowest, first))
+        return max(1, int(math.log(MOST_GROWTH) / (end - one))) if end > one else 10**9
 
     def _take(self, Y: Tensor, Q: Tensor, S: Tensor) -> None:
         """Make the filtered block Y, rotated by Q to inner products S, the block, and the old one a buffer."""
