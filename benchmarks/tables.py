@@ -53,9 +53,10 @@ def table2() -> str:
     return f"{render.render_side_by_side(records)}\n\nRecords in `results/table2/`: {files}."
 
 
-def large(n: int | None = None, *, peers: bool = False) -> str:
+def large(n: int | None = None, threads: int | None = None, *, peers: bool = False) -> str:
     (record,) = find(ROOT / "results" / "large", kind="large")
-    parts = [markdown(record, n=n), peers_markdown(record) if peers else "", source(record, ROOT / "results" / "large")]
+    shown = markdown(record, n=n, threads=threads)
+    parts = [shown, peers_markdown(record) if peers else "", source(record, ROOT / "results" / "large")]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -75,7 +76,7 @@ def fill(path: Path, name: str, text: str) -> None:
 if __name__ == "__main__":
     fill(ROOT / "docs" / "choosing-a-method.md", "crossover", crossover())
     fill(ROOT / "README.md", "batch", batch())
-    fill(ROOT / "README.md", "large", large(100_000))
+    fill(ROOT / "README.md", "large", large(100_000, 1))
     fill(ROOT / "docs" / "large-graphs.md", "large", large(peers=True))
     draw(find(ROOT / "results" / "large", kind="large")[0], ROOT / "docs" / "pictures" / "large.svg")
     fill(ROOT / "README.md", "table1", table1.headlines())

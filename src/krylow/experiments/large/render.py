@@ -11,22 +11,23 @@ from krylow.experiments.large.solvers import OURS, SOLVERS
 from krylow.experiments.records import Record
 
 
-def markdown(record: Record, *, n: int | None = None) -> str:
-    """Return the races as a table, all or those at one n, one row a graph, k and number of threads.
+def markdown(record: Record, *, n: int | None = None, threads: int | None = None) -> str:
+    """Return the races as a table, all or those at one n or number of threads, one row a graph, k and number of threads.
 
     Times are the processor's on one thread and the clock's on several. Where a peer is faster, the ratio is below 1 and
     set in bold, as a loss to be seen; where the peer was wrong with new seeds, its error is shown and the ratio is in
     parentheses.
     """
-    rows = [row for row in record.results["rows"] if n is None or row["n"] == n]
+    wanted = {key: value for key, value in (("n", n), ("threads", threads)) if value is not None}
+    rows = [row for row in record.results["rows"] if all(row[key] == value for key, value in wanted.items())]
     tols = sorted({row["tol"] for row in rows}, reverse=True)
     heads = [f"error {_power(tol)}: krylow, s (certified) | best peer, s | ratio | MiB, ours / peer's" for tol in tols]
     lines = ["| graph | n | K | threads | " + " | ".join(heads) + " |", "|" + " --- |" * (4 + 4 * len(tols))]
     for key in dict.fromkeys((row["family"], row["n"], row["k"], row["threads"]) for row in rows):
-        family, size, k, threads = key
+        family, size, k, used = key
         those = {r["tol"]: r for r in rows if (r["family"], r["n"], r["k"], r["threads"]) == key}
         cells = [_cells(those[tol]) if tol in those else " | | | " for tol in tols]
-        lines.append(f"| {FAMILIES[family].title} | {_power(size)} | {k} | {threads} | " + " | ".join(cells) + " |")
+        lines.append(f"| {FAMILIES[family].title} | {_power(size)} | {k} | {used} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
