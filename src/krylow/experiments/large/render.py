@@ -12,7 +12,7 @@ from krylow.experiments.records import Record
 
 
 def markdown(record: Record, *, n: int | None = None, threads: int | None = None) -> str:
-    """Return the races as a table, all or those at one n or number of threads, one row a graph, k and number of threads.
+    """Return the races as a table, all or those of one n or number of threads, one row a graph, k and threads.
 
     Times are the processor's on one thread and the clock's on several. Where a peer is faster, the ratio is below 1 and
     set in bold, as a loss to be seen; where the peer was wrong with new seeds, its error is shown and the ratio is in
