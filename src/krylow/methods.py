@@ -181,12 +181,9 @@ def lowpass(
     array([2., 2.])
     """
     L = as_operator(L)
-    by_blocks = out is not None or (isinstance(x, np.memmap) and x.ndim == 2)
-    if by_blocks and method not in SIGNAL_METHODS and not L.batch_shape:
-        if not isinstance(x, np.ndarray) or x.ndim != 2:
-            raise InputError(f"out is for signals (n, c) of numpy, got {type(x).__name__} of {np.ndim(x)} dimensions.")
-        _checks.signal(torch.from_numpy(np.array(x[:, :0])), L.batch_shape, L.n, L.dtype)
-        found = subspace(
+
+    def solve() -> Subspace:
+        return subspace(
             L,
             k,
             cutoff=cutoff,
@@ -199,7 +196,13 @@ def lowpass(
             max_products=max_products,
             callback=callback,
         )
-        return project_by_blocks(found.basis, x, out)
+
+    by_blocks = out is not None or (isinstance(x, np.memmap) and x.ndim == 2)
+    if by_blocks and method not in SIGNAL_METHODS and not L.batch_shape:
+        if not isinstance(x, np.ndarray) or x.ndim != 2:
+            raise InputError(f"out is for signals (n, c) of numpy, got {type(x).__name__} of {np.ndim(x)} dimensions.")
+        _checks.signal(torch.from_numpy(np.array(x[:, :0])), L.batch_shape, L.n, L.dtype)
+        return project_by_blocks(solve().basis, x, out)
     if out is not None:
         raise InputError(f"out is for one graph and methods that find a subspace, got method={method!r}.")
     signal = torch.from_numpy(np.ascontiguousarray(x)) if isinstance(x, np.ndarray) else torch.as_tensor(x)
@@ -216,19 +219,7 @@ def lowpass(
             y = chebyshev_lowpass(L, column, cutoff=cutoff, k=k, degree=steps, jackson=damped, generator=source)
         y = y.reshape(signal.shape) if signal.ndim == 1 else y
     else:
-        y = subspace(
-            L,
-            k,
-            cutoff=cutoff,
-            method=method,
-            tol=tol,
-            m=m,
-            seed=seed,
-            generator=generator,
-            weights=weights,
-            max_products=max_products,
-            callback=callback,
-        ).project(signal)
+        y = solve().project(signal)
     return y.detach().numpy() if isinstance(x, np.ndarray) else y
 
 
