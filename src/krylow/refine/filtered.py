@@ -238,22 +238,21 @@ class FilteredBlock:
         self.leakage = (Q.square().mT @ self.leakage.square()).sqrt()
         return self.mixed(OVERLAP * residuals[:, None] * self.leakage, residuals * self.leakage)
 
-    def mixed(self, coupling: Tensor, doubt: Tensor) -> Tensor:
+    def mixed(self, coupling: Tensor, doubt: Tensor, theta: Tensor | None = None) -> Tensor:
         """Return couplings ``(s, s)`` over differences of frequencies, less the doubt ``(s,)`` about each of them."""
-        apart = (self.theta - self.theta[:, None]).abs() - (doubt[:, None] + doubt)
+        theta = self.theta if theta is None else theta
+        apart = (theta - theta[:, None]).abs() - (doubt[:, None] + doubt)
         return coupling / apart.clamp(min=torch.finfo(torch.float64).tiny)
 
-    def projected(
-        self, L: Operator, restrict: Callable[[Tensor], Tensor] | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return X^T L X in float64 for an L in float64, and L X restricted, by blocks of columns."""
-        H, parts = [], []
+    def projected(self, L: Operator, restrict: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return X^T L X and X^T L^2 X in float64 for an L in float64, and L X restricted, by blocks of columns."""
+        H, parts, LX = [], [], self._spare[0]
         for j in range(0, self.X.shape[1], COLUMNS):
-            LX = L @ self.X[:, j : j + COLUMNS].to(torch.float64)
-            H.append(gram(self.X, LX))
-            if restrict is not None:
-                parts.append(restrict(LX))
-        return torch.cat(H, dim=1), torch.cat(parts, dim=1) if parts else None
+            columns = L @ self.X[:, j : j + COLUMNS].to(torch.float64)
+            H.append(gram(self.X, columns))
+            parts.append(restrict(columns))
+            LX[:, j : j + COLUMNS] = columns
+        return torch.cat(H, dim=1), gram(LX, LX), torch.cat(parts, dim=1)
 
     def correct(self, Z: Tensor, prolong: Callable[[Tensor], Tensor]) -> None:
         """Subtract the prolonged Z from the block, by blocks of columns, and make it orthonormal again."""

@@ -23,7 +23,7 @@ from krylow.linalg.cg import conjugate_gradients
 from krylow.linalg.eigh import lowest_eigenpairs
 from krylow.operators import Operator, SparseOperator
 from krylow.refine.chebyshev import DOUBT, SETTLED, Outcome, conclude, judge, refine_block, working_precision
-from krylow.refine.filtered import OVERLAP, FilteredBlock, rotate_, single, spectrum_top
+from krylow.refine.filtered import FilteredBlock, rotate_, single, spectrum_top
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz
 from krylow.start.aggregation import Aggregation, aggregate
@@ -38,6 +38,8 @@ SMOOTHING, SMOOTH_CUT = 8, 30
 COARSE_TOL, COARSE_STEPS = 0.05, 300
 #: Most cycles, and the part of the error that one has to leave at most.
 CYCLES, PAYS = 12, 0.5
+#: The part of a coupling that is doubted: it lowers the distance of two frequencies.
+DOUBTED = 0.3
 #: The coarser answer is asked for this part of the error, or for this one if that is less.
 COARSER, COARSE_ENOUGH = 0.1, 1e-4
 
@@ -136,7 +138,7 @@ def _cycles(
                 return outcome
             before = outcome.error
             block.sweep(k, SMOOTHING, low, 0.0, smooth=True)
-            mixing, Z, factor = _measure(block, D, level, V, below, k)
+            mixing, Z, factor = _measure(block, D, level, V, below, k, low)
             block.sweeps = 2
             outcome = judge(block, D, k, tol, mixing=mixing)
             if watch is not None:
@@ -156,13 +158,13 @@ def _cycles(
 
 
 def _measure(
-    block: FilteredBlock, D: SparseOperator, level: Aggregation, V: Tensor, below: Tensor, k: int
+    block: FilteredBlock, D: SparseOperator, level: Aggregation, V: Tensor, below: Tensor, k: int, low: float
 ) -> tuple[Tensor, Tensor, float]:
     """Rotate to Ritz vectors, and measure what they leak with the coarser graph's help.
 
     Returns the mixing ``(s, s)``, the correction ``(aggregates, s)`` on the coarser graph, and its factor.
     """
-    H, restricted = block.projected(D, level.restrict)
+    H, squares, restricted = block.projected(D, level.restrict)
     theta, Q = torch.linalg.eigh((H + H.mT) / 2)
     rotate_(block.X, Q)
     inside = level.restrict(block.X).double()  # P^T X
@@ -176,10 +178,13 @@ def _measure(
     Z = _coarse_solve(level.coarse, V, rho, shift)
     low_part = factor * torch.linalg.vector_norm(Z, dim=0).double().cpu()
     block.leakage = (high_part.square() + low_part.square()).sqrt().clamp(max=1)
-    low_mixing = factor * (rho.mT @ Z.double()).cpu().abs()
-    high_mixing = block.high / 2 * high_part[:, None] * high_part
-    doubt = (low_mixing + high_mixing).diagonal()
-    return block.mixed(low_mixing + OVERLAP * high_mixing, doubt), Z, factor
+    low_coupling = factor * (rho.mT @ Z.double()).cpu()
+    # The residuals that no coarser vector sees, over the frequency at which they are as large as what leaks there.
+    unseen = (Q.mT @ squares @ Q - torch.diag(theta.square()) - rho.mT @ rho).cpu()
+    at = (unseen.diagonal().clamp(min=0).sqrt() / high_part).clamp(low, block.high).sqrt()
+    coupling = (low_coupling + low_coupling.mT) / 2 + unseen / at / at[:, None]
+    shifts = coupling.diagonal().clamp(min=0)
+    return block.mixed(coupling.abs(), DOUBTED * shifts, block.theta - shifts), Z, factor
 
 
 def _coarse_solve(C: SparseOperator, V: Tensor, rho: Tensor, shift: Tensor) -> Tensor:
