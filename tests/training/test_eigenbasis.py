@@ -6,7 +6,7 @@ from krylow.extract import ritz
 from krylow.metrics import subspace_error
 from krylow.nn import GaussianProbe, InversePolynomialProbe, RootProbe, UnrolledLanczos
 from krylow.refine.lanczos import lanczos
-from krylow.training.eigenbasis import EigenbasisProbe, polynomial, to_eigenbasis, to_literal
+from krylow.training.eigenbasis import EigenbasisProbe, to_eigenbasis, to_literal
 from krylow.training.spectra import Spectra
 
 PROBES = {
@@ -90,11 +90,6 @@ def test_networks_change_their_probe_and_nothing_else():
     assert type(back.probe) is InversePolynomialProbe
     assert back.config() == net.config()
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), back.parameters(), strict=True))
-
-
-def test_polynomial():
-    a, lam = torch.tensor([2.0, 3.0]), torch.tensor([0.0, 1.0, 2.0])
-    assert polynomial(a, lam).tolist() == [1.0, 6.0, 17.0]
 
 
 def test_sharp_filters_have_to_be_measured_on_the_graphs_themselves():

@@ -3,44 +3,67 @@ import torch
 
 from krylow.linalg.cg import conjugate_gradients
 from krylow.training import kernels
-from krylow.training.kernels import diagonal_cg, tensor_cg
+from krylow.training.kernels import diagonal_probe, polynomial, tensor_cg, unit
 
 
 @pytest.fixture
 def system():
     source = torch.Generator().manual_seed(0)
-    q = 1 + 20 * torch.rand(3, 2, 15, dtype=torch.float64, generator=source)
-    return q, torch.randn(3, 2, 15, dtype=torch.float64, generator=source)
+    a = 0.2 + torch.rand(3, 1, 3, dtype=torch.float64, generator=source)
+    lam = 2 * torch.rand(3, 2, 15, dtype=torch.float64, generator=source)
+    return a, lam, torch.randn(3, 2, 15, dtype=torch.float64, generator=source)
 
 
-@pytest.mark.parametrize("solve", [diagonal_cg, tensor_cg])
-@pytest.mark.parametrize("steps", [1, 4, 9])
-def test_it_is_the_iteration_of_conjugate_gradients(solve, steps, system):
-    q, b = system
-    expected = conjugate_gradients(lambda X: q[..., None] * X, b[..., None], steps=steps).x[..., 0]
-    torch.testing.assert_close(solve(q, b, steps), expected, rtol=1e-9, atol=1e-12)
+@pytest.fixture(params=["compiled", "tensors"])
+def way(request, monkeypatch):
+    if request.param == "tensors":
+        monkeypatch.setattr(kernels, "njit", None)
+        monkeypatch.setattr(kernels, "_forward", None)  # so that it cannot be called
+    return request.param
 
 
-@pytest.mark.parametrize("solve", [diagonal_cg, tensor_cg])
-def test_the_gradient_is_that_of_the_truncated_iteration(solve, system):
-    q, b = (t[:1, :, :6].clone().requires_grad_() for t in system)
-    assert torch.autograd.gradcheck(lambda q, b: solve(q, b, 4), (q, b))
+def literal(a, lam, z, power, steps):
+    q = 1 + sum(a[..., t, None] * lam ** (t + 1) for t in range(a.shape[-1]))
+    for _ in range(power):
+        z = conjugate_gradients(lambda X: q[..., None] * X, (z / z.norm(dim=-1, keepdim=True))[..., None], steps=steps)
+        z = z.x[..., 0]
+    return z / z.norm(dim=-1, keepdim=True)
 
 
-def test_after_convergence_nothing_changes_and_nothing_is_nan(system):
-    q, b = system
-    q = torch.full_like(q, 2.0).requires_grad_()  # one step solves it
-    b = b.clone()
-    b[0, 0] = 0
-    x = diagonal_cg(q, b, 8)
-    torch.testing.assert_close(x, b / 2)
-    (gradient,) = torch.autograd.grad(x.sum(), q)
+@pytest.mark.parametrize(("power", "steps"), [(1, 1), (2, 4), (3, 9)])
+def test_it_is_the_iteration_of_conjugate_gradients(way, power, steps, system):
+    expected = literal(*system, power, steps)
+    torch.testing.assert_close(diagonal_probe(*system, power, steps), expected, rtol=1e-9, atol=1e-11)
+
+
+def test_the_gradient_is_that_of_the_truncated_iteration(way, system):
+    a, lam, z = system
+    a, z = a[:1].clone().requires_grad_(), z[:1, :, :6].clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda a, z: diagonal_probe(a, lam[:1, :, :6], z, 2, 3), (a, z))
+
+
+def test_after_convergence_nothing_changes_and_nothing_is_nan(way, system):
+    a, lam, z = system
+    a = a.clone().requires_grad_()
+    v = diagonal_probe(a, torch.ones_like(lam), z, 2, 8)  # one value: one step solves it
+    torch.testing.assert_close(v, unit(z))
+    (gradient,) = torch.autograd.grad((v * z).sum(), a)
     assert torch.isfinite(gradient).all()
 
 
-def test_without_numba_the_tensors_do_it(monkeypatch, system):
-    q, b = system
-    expected = diagonal_cg(q, b, 5)
-    monkeypatch.setattr(kernels, "njit", None)
-    monkeypatch.setattr(kernels, "_forward", None)
-    torch.testing.assert_close(diagonal_cg(q, b, 5), expected)
+def test_single_precision_is_computed_by_tensors(system):
+    a, lam, z = (t.float() for t in system)
+    v = diagonal_probe(a, lam, z, 2, 3)
+    assert v.dtype == torch.float32
+    torch.testing.assert_close(v.double(), diagonal_probe(*system, 2, 3), rtol=1e-3, atol=1e-4)
+
+
+def test_tensor_cg_solves(system):
+    a, lam, z = system
+    q = polynomial(a, lam)
+    torch.testing.assert_close(tensor_cg(q, z, 15), z / q, rtol=1e-6, atol=1e-8)
+
+
+def test_polynomial():
+    a, lam = torch.tensor([2.0, 3.0]), torch.tensor([0.0, 1.0, 2.0])
+    assert polynomial(a, lam).tolist() == [1.0, 6.0, 17.0]

@@ -25,24 +25,26 @@ def run(task, folder=None, **options):
 @pytest.mark.parametrize("epoch", [0, 3])
 def test_an_interrupted_run_ends_where_the_uninterrupted_does(task, tmp_path, monkeypatch, epoch):
     expected = run(task)
-    step = PopulationTraining.training_step
+    loss = PopulationTraining._loss
+    batches = []
 
-    def failing(self, batch, batch_idx):
-        if self.finished == epoch and batch == 1:
+    def failing(self, *inputs):
+        batches.append(self.finished)
+        if batches.count(epoch) == 2:  # in the middle of the epoch
             raise Interrupted
-        return step(self, batch, batch_idx)
+        return loss(self, *inputs)
 
-    monkeypatch.setattr(PopulationTraining, "training_step", failing)
+    monkeypatch.setattr(PopulationTraining, "_loss", failing)
     with pytest.raises(Interrupted):
         run(task, tmp_path)
     assert (tmp_path / STATE_FILE).is_file() == (epoch > 0)
     epochs = []
 
-    def watched(self, batch, batch_idx):
+    def watched(self, *inputs):
         epochs.append(self.finished)
-        return step(self, batch, batch_idx)
+        return loss(self, *inputs)
 
-    monkeypatch.setattr(PopulationTraining, "training_step", watched)
+    monkeypatch.setattr(PopulationTraining, "_loss", watched)
     resumed = run(task, tmp_path)
     assert min(epochs) == epoch  # nothing was done twice
     assert torch.equal(resumed.validation_curve, expected.validation_curve)
@@ -87,6 +89,19 @@ def test_the_best_epoch_is_kept_and_patience_ends_the_run(task):
         -1
     ) + fitted.population.errors(task.validation, task.draw("validation", 2)[1]).mean(-1)
     torch.testing.assert_close(measured / 2, fitted.validation_error)
+
+
+def test_a_member_that_lost_its_patience_is_left_out(task):
+    recipe = Recipe(epochs=12, patience=3)
+    both = fit(nets(), task, recipe, origin=[0, 1], lr=[3.0, 1e-3])  # the first one cannot get better
+    alone = fit(nets()[1:], task, recipe, origin=[1], lr=[1e-3])
+    stop = int(both.best_epoch[0]) + 3
+    assert stop < 12
+    assert both.train_curve[:, 0].isnan().tolist() == [epoch >= stop for epoch in range(len(both.train_curve))]
+    assert both.validation_curve[:, 0].isnan().sum() == len(both.validation_curve) - 1 - stop
+    torch.testing.assert_close(both.validation_curve[: len(alone.validation_curve), 1], alone.validation_curve[:, 0])
+    assert not both.validation_curve[:, 1].isnan().any()
+    assert len(curves_csv(both).splitlines()) == 1 + 2 * len(both.validation_curve) - (len(both.train_curve) - stop)
 
 
 def test_training_lowers_the_error(task):

@@ -1,15 +1,20 @@
-"""The paper's probe where the spectrum is known: the same numbers for a fraction of the work."""
+"""The paper's network where the spectrum is known: the same numbers for a fraction of the work."""
 
 from __future__ import annotations
+
+import copy
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from krylow.nn.probes import InversePolynomialProbe
+from krylow.nn.probes import InversePolynomialProbe, Probe
 from krylow.nn.unrolled import UnrolledLanczos
 from krylow.operators import DiagonalOperator, Operator
+from krylow.refine.lanczos import Krylov
 from krylow.start.probe import response
-from krylow.training.kernels import diagonal_cg
+from krylow.training.kernels import diagonal_probe, unit
+from krylow.training.recurrence import diagonal_lanczos
 
 
 class EigenbasisProbe(InversePolynomialProbe):
@@ -35,43 +40,38 @@ class EigenbasisProbe(InversePolynomialProbe):
         if converged:
             L.products += L.n
             L.passes += L.n
-            return _unit(response(a, self.power)(lam)[..., None] * z)
-        q = polynomial(a, lam)  # (*batch, n)
-        v = z[..., 0]
-        for _ in range(self.power):
-            v = diagonal_cg(q, v / v.norm(dim=-1, keepdim=True), self.cg_steps)
+            return unit(response(a, self.power)(lam) * z[..., 0])[..., None]
         L.products += self.power * self.cg_steps * self.degree
         L.passes += self.power * self.cg_steps * self.degree
-        return _unit(v[..., None])
+        return diagonal_probe(a, lam, z[..., 0], self.power, self.cg_steps)[..., None]
 
 
-def polynomial(a: Tensor, lam: Tensor) -> Tensor:
-    r"""Return $q(\lambda) = 1 + \sum_t a_t \lambda^t$ by Horner's rule."""
-    q = torch.zeros_like(lam)
-    for t in range(a.shape[-1] - 1, -1, -1):
-        q = (q + a[..., t, None]) * lam
-    return 1 + q
+class EigenbasisLanczos(UnrolledLanczos):
+    """The network whose recurrence is compiled where the operator is a :class:`~krylow.operators.DiagonalOperator`."""
+
+    def krylov(self, L: Any, *, z: Tensor | None = None, generator: torch.Generator | None = None) -> Krylov:
+        """Return the basis and coefficients."""
+        if z is None or self.reorthogonalize or not isinstance(L, DiagonalOperator):
+            return super().krylov(L, z=z, generator=generator)
+        return diagonal_lanczos(L, self.probe(L, z), self.m, self.gamma1, self.gamma2)
 
 
 def to_eigenbasis(net: UnrolledLanczos) -> UnrolledLanczos:
     """Return a network with the same parameters that is fast on known spectra."""
-    return _with_probe(net, EigenbasisProbe)
+    return _twin(net, EigenbasisLanczos, EigenbasisProbe)
 
 
 def to_literal(net: UnrolledLanczos) -> UnrolledLanczos:
     """Return a network with the same parameters that is fit for every operator, to be saved and shipped."""
-    return _with_probe(net, InversePolynomialProbe)
+    return _twin(net, UnrolledLanczos, InversePolynomialProbe)
 
 
-def _with_probe(net: UnrolledLanczos, kind: type[InversePolynomialProbe]) -> UnrolledLanczos:
-    if not isinstance(net.probe, InversePolynomialProbe):
-        return net
+def _twin(net: UnrolledLanczos, network: type[UnrolledLanczos], kind: type[InversePolynomialProbe]) -> UnrolledLanczos:
     p = net.probe
-    probe = kind(p.degree, p.power, p.cg_steps, p.solver, p.scaled)
-    twin = UnrolledLanczos(net.k, net.m, probe, reorthogonalize=net.reorthogonalize).to(net.upsilon1.dtype)
+    if isinstance(p, InversePolynomialProbe):
+        probe: Probe = kind(p.degree, p.power, p.cg_steps, p.solver, p.scaled)
+    else:
+        probe = copy.deepcopy(p)
+    twin = network(net.k, net.m, probe, reorthogonalize=net.reorthogonalize).to(net.upsilon1.dtype)
     twin.load_state_dict(net.state_dict())
     return twin
-
-
-def _unit(v: Tensor) -> Tensor:
-    return v / v.norm(dim=-2, keepdim=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import logging
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,9 +42,9 @@ class Fitted:
     validation_error, best_epoch
         ``(C,)`` at the best epoch; epoch 0 is the untrained network.
     validation_curve
-        ``(epochs + 1, C)``, beginning with the untrained network.
+        ``(epochs + 1, C)``, beginning with the untrained network; NaN after a member has stopped.
     train_curve
-        ``(epochs, C)`` losses.
+        ``(epochs, C)`` losses; NaN after a member has stopped.
     """
 
     population: Population
@@ -124,7 +125,8 @@ def curves_csv(fitted: Fitted) -> str:
     for epoch, errors in enumerate(fitted.validation_curve.tolist()):
         losses = fitted.train_curve[epoch - 1].tolist() if epoch else [""] * len(errors)
         for member, (loss, error) in enumerate(zip(losses, errors, strict=True)):
-            writer.writerow([epoch, member, loss, error])
+            if epoch == 0 or not (math.isnan(loss) and math.isnan(error)):  # else it has stopped
+                writer.writerow([epoch, member, loss, error])
     return out.getvalue()
 
 

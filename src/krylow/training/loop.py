@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
@@ -77,10 +76,14 @@ class PopulationTraining(LightningModule):
     The order of the graphs and the random vectors of an epoch follow from the member's seed and the epoch alone, so
     that a member trains the same in every company, and a resumed run goes on as if it had not been interrupted.
     After training, ``best`` holds the parameters of each member's best epoch; epoch 0 is the untrained network.
+    A member that has lost its patience is left out of what follows: its curves are NaN from there on.
+
+    To Lightning an epoch is one step: what it does around a step takes as long as one of these.
     """
 
     def __init__(self, population: Population, task: Task, members: Members, recipe: Recipe) -> None:
         super().__init__()
+        self.automatic_optimization = False
         self.population, self.task, self.members, self.recipe = population, task, members, recipe
         count = len(population)
         self.finished = 0  # epochs
@@ -103,9 +106,8 @@ class PopulationTraining(LightningModule):
         return PopulationAdam(self.population.stacked, self.members.lr)
 
     def train_dataloader(self) -> Iterable[int]:
-        """Return the numbers of the batches; what is in them is drawn at the start of the epoch."""
-        graphs = self.task.train.eigenvalues.shape[1]
-        return range(-(-graphs // self.recipe.batch_size))
+        """Return one step an epoch, which goes over all the batches."""
+        return range(1)
 
     def val_dataloader(self) -> Iterable[int]:
         """Return the numbers of the validation draws."""
@@ -126,22 +128,27 @@ class PopulationTraining(LightningModule):
             orders.append(torch.randperm(graphs, generator=source))
             vectors.append(torch.randn(graphs, n, 1, dtype=torch.float64, generator=source))
         self._order, self._z = torch.stack(orders), torch.stack(vectors)  # (S, graphs), (S, graphs, n, 1)
-        self._losses: list[Tensor] = []
 
-    def training_step(self, batch: int, batch_idx: int) -> Tensor:
-        """Return the sum of the members' losses, each the mean over its batch."""
-        part = slice(batch * self.recipe.batch_size, (batch + 1) * self.recipe.batch_size)
-        order = self._order[:, part]
+    def training_step(self, batch: int, batch_idx: int) -> None:
+        """Take a step of each member that still trains, for every batch of graphs in the order of the epoch."""
+        optimizer = self.optimizers(use_pl_optimizer=False)
+        assert isinstance(optimizer, PopulationAdam)
+        members = (~self.stopped).nonzero()[:, 0]
+        origin = self.members.origin[members]
         rows = torch.arange(len(self.task.seeds))[:, None]
-        spectra = self.task.train[rows, order][self.members.origin]  # (C, B)
-        z = self._z[:, part][self.members.origin]  # (C, B, n, 1)
-        loss = self._loss(spectra, z).mean(-1)
-        self._losses.append(loss.detach() * order.shape[1])
-        return loss.sum()
-
-    def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
-        """Clip each member by its own norm."""
-        clip_members(self.population.stacked, self.recipe.clip)
+        losses = torch.full((len(self.population),), torch.nan, dtype=torch.float64)
+        losses[members] = 0.0
+        for start in range(0, self._order.shape[1], self.recipe.batch_size):
+            part = slice(start, start + self.recipe.batch_size)
+            order = self._order[:, part]
+            spectra = self.task.train[rows, order][origin]  # (C, B)
+            loss = self._loss(spectra, self._z[:, part][origin], members).mean(-1)
+            optimizer.zero_grad()
+            loss.sum().backward()
+            clip_members(self.population.stacked, self.recipe.clip)
+            optimizer.step()
+            losses[members] += loss.detach() * order.shape[1]
+        self.train_curve.append(losses / self._order.shape[1])
 
     def on_validation_epoch_start(self) -> None:
         """Forget the last epoch's errors."""
@@ -153,31 +160,35 @@ class PopulationTraining(LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Close the epoch: keep what is best, stop when all members have lost their patience."""
+        error = torch.stack(self._errors).mean(0)
         self.finished += 1
-        self.train_curve.append(torch.stack(self._losses).sum(0) / self._order.shape[1])
-        self._note(torch.stack(self._errors).mean(0))
+        self._note(error)
         if bool(self.stopped.all()):
             self.trainer.should_stop = True
 
     # The mathematics.
 
-    def _loss(self, spectra: Spectra, z: Tensor) -> Tensor:
-        """Return the members' losses, ``(C, B)``."""
+    def _loss(self, spectra: Spectra, z: Tensor, members: Tensor) -> Tensor:
+        """Return the losses of some members, ``(C, B)``."""
         if self.recipe.loss == "theory":
-            krylov = self.population.krylov(spectra.operator(), z)
-            return theory_loss(krylov, self.members.weight[:, None])
-        return self.population.errors(spectra, z)
+            krylov = self.population.krylov(spectra.operator(), z, members)
+            return theory_loss(krylov, self.members.weight[members, None])
+        return self.population.errors(spectra, z, members)
 
     def _validate(self, draw: int) -> Tensor:
-        """Return the mean errors over the validation graphs, ``(C,)``."""
-        origin = self.members.origin
-        return self.population.errors(self.task.validation[origin], self._validation_z[draw][origin]).mean(-1)
+        """Return the mean errors over the validation graphs, ``(C,)``, NaN for members that have stopped."""
+        members = (~self.stopped).nonzero()[:, 0]
+        origin = self.members.origin[members]
+        errors = self.population.errors(self.task.validation[origin], self._validation_z[draw][origin], members)
+        out = torch.full((len(self.population),), torch.nan, dtype=torch.float64)
+        out[members] = errors.mean(-1)
+        return out
 
     def _note(self, error: Tensor) -> None:
-        error = torch.where(torch.isfinite(error), error, torch.full_like(error, torch.inf))
+        stopped = self.stopped_before()
+        error = torch.where(torch.isfinite(error) | stopped, error, torch.full_like(error, torch.inf))
         self.validation_curve.append(error)
-        # A member that stopped earlier ignores what came later, as it would have alone.
-        better = (error < self.best_error) & ~self.stopped_before()
+        better = (error < self.best_error) & ~stopped
         self.best_error = torch.where(better, error, self.best_error)
         self.best_epoch = torch.where(better, self.finished, self.best_epoch)
         for best, parameter in zip(self.best, self.population.stacked, strict=True):

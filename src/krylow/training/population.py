@@ -15,6 +15,7 @@ from krylow.metrics import krylov_ceiling, subspace_error
 from krylow.nn.unrolled import UnrolledLanczos
 from krylow.operators import Operator
 from krylow.refine.lanczos import Krylov
+from krylow.training.span_error import span_error
 from krylow.training.spectra import Spectra
 
 
@@ -46,15 +47,26 @@ class Population(nn.Module):
     def __len__(self) -> int:
         return self.stacked[0].shape[0]
 
-    def krylov(self, L: Operator, z: Tensor) -> Krylov:
-        """Return bases and coefficients of all members, ``(C, B, ...)``, for random vectors ``(C, B, n, 1)``."""
-        parameters = {f"net.{name}": tensor for name, tensor in zip(self.names, self.stacked, strict=True)}
+    def krylov(self, L: Operator, z: Tensor, members: Tensor | None = None) -> Krylov:
+        """Return bases and coefficients, ``(C, B, ...)``, for random vectors ``(C, B, n, 1)``.
+
+        Parameters
+        ----------
+        L, z
+            Operator and vectors, whose first dimension goes with the members.
+        members
+            ``(C,)`` indices of those that are asked for. None: all.
+        """
+        chosen = self.stacked if members is None else [tensor[members] for tensor in self.stacked]
+        parameters = {f"net.{name}": tensor for name, tensor in zip(self.names, chosen, strict=True)}
         return functional_call(self._template[0], parameters, (L, z))
 
-    def errors(self, spectra: Spectra, z: Tensor) -> Tensor:
+    def errors(self, spectra: Spectra, z: Tensor, members: Tensor | None = None) -> Tensor:
         """Return the subspace errors ``(C, B)`` on spectra of batch shape ``(C, B)``, with a gradient."""
-        basis = ritz(self.krylov(spectra.operator(), z), self.k)[1]
-        return subspace_error(basis, spectra.target(self.k).expand(*basis.shape))
+        krylov = self.krylov(spectra.operator(), z, members)
+        if spectra.vectors is None:
+            return span_error(krylov, self.k)
+        return subspace_error(ritz(krylov, self.k)[1], spectra.target(self.k))
 
     def measure(self, spectra: Spectra, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return the errors, and the least errors that any extraction from the same bases could have, ``(C, B)``."""

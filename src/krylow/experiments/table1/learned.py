@@ -20,6 +20,7 @@ from krylow.experiments.table1.plan import INIT, TEST_DRAWS
 from krylow.nn.probes import GaussianProbe, InversePolynomialProbe, Probe
 from krylow.nn.root_probe import RootProbe
 from krylow.nn.unrolled import UnrolledLanczos
+from krylow.training.eigenbasis import to_eigenbasis
 from krylow.training.fit import Fitted, evaluate, fit
 from krylow.training.loop import Recipe
 from krylow.training.population import Population
@@ -74,7 +75,7 @@ def run_cell(config: dict[str, Any], folder: str | Path) -> Record:
         folder=state,
         every=5,
     )
-    results = {"members": _results(fitted, nets, measured, members)}
+    results = {"members": _results(fitted, nets, measured, members, recipe.patience)}
     products = fitted.population.products(task.test[fitted.members.origin][:, :1])
     record = Record.create(
         KIND,
@@ -129,18 +130,20 @@ def root_starts(task: Task, k: int, count: int, origin: int) -> list[tuple[float
 
 
 def _results(
-    fitted: Fitted, nets: Sequence[UnrolledLanczos], task: Task, members: Sequence[dict[str, Any]]
+    fitted: Fitted, nets: Sequence[UnrolledLanczos], task: Task, members: Sequence[dict[str, Any]], patience: int
 ) -> list[dict[str, Any]]:
-    errors, ceilings = evaluate(fitted.population, task, fitted.members.origin, draws=TEST_DRAWS)
-    first = Population(_prepared(nets))
-    untrained, first_ceilings = evaluate(first, task, fitted.members.origin, draws=TEST_DRAWS)
-    validation, before = (
-        evaluate(p, task, fitted.members.origin, draws=2, part="validation")[0].mean(-1)
-        for p in (fitted.population, first)
-    )
+    origin = fitted.members.origin
+    first, place = _untrained(nets, members)
+    begun = origin[first]
+    start = Population([to_eigenbasis(nets[i]) for i in first])
+    errors, ceilings = evaluate(fitted.population, task, origin, draws=TEST_DRAWS)
+    untrained, first_ceilings = (t[place] for t in evaluate(start, task, begun, draws=TEST_DRAWS))
+    validation = evaluate(fitted.population, task, origin, draws=2, part="validation")[0].mean(-1)
+    before = evaluate(start, task, begun, draws=2, part="validation")[0].mean(-1)[place]
     results = []
     for c, member in enumerate(members):
         net = fitted.population.member(c)
+        epochs = min(len(fitted.train_curve), int(fitted.best_epoch[c]) + patience)
         results.append(
             {
                 **member,
@@ -153,17 +156,25 @@ def _results(
                 "untrained_test": digits(untrained[c]),
                 "untrained_ceiling": digits(first_ceilings[c].mean()),
                 "parameters": {name: digits(p.detach(), 12) for name, p in net.named_parameters()},
-                "train_curve": digits(fitted.train_curve[:, c], 4),
-                "validation_curve": digits(fitted.validation_curve[:, c], 4),
+                "train_curve": digits(fitted.train_curve[:epochs, c], 4),
+                "validation_curve": digits(fitted.validation_curve[: epochs + 1, c], 4),
             }
         )
     return results
 
 
-def _prepared(nets: Sequence[UnrolledLanczos]) -> list[UnrolledLanczos]:
-    from krylow.training.eigenbasis import to_eigenbasis
-
-    return [to_eigenbasis(net) for net in nets]
+def _untrained(nets: Sequence[UnrolledLanczos], members: Sequence[dict[str, Any]]) -> tuple[list[int], list[int]]:
+    """Return one member of each untrained network and seed, and for every member the place of its own among them."""
+    places: dict[Any, int] = {}
+    first: list[int] = []
+    place = []
+    for c, (net, member) in enumerate(zip(nets, members, strict=True)):
+        key = (member["origin"], *(tuple(parameter.tolist()) for parameter in net.parameters()))
+        if key not in places:
+            places[key] = len(first)
+            first.append(c)
+        place.append(places[key])
+    return first, place
 
 
 def digits(values: Tensor, count: int = 6) -> Any:
