@@ -21,7 +21,7 @@ from krylow.graph import as_operator
 from krylow.linalg.fill import estimate_fill
 from krylow.linalg.projection import project_by_blocks
 from krylow.operators import FunctionOperator, Operator, SparseOperator
-from krylow.operators.ordering import widest_level
+from krylow.operators.walks import walk
 from krylow.recipes import METHODS, RECIPES, Options, up_to
 from krylow.refine.progress import Callback
 from krylow.response import chebyshev_lowpass, lanczos_lowpass
@@ -254,7 +254,7 @@ def _choose_large(L: SparseOperator) -> tuple[str, str]:
         fill = estimate_fill(L)
         if fill.ratio <= TREE_FILL:
             return "shift_invert", f"a factor of its {L.n} nodes has about {fill.ratio:.1f} times the graph's entries"
-    widest = widest_level(L)
+    widest = walk(L).widest
     seen = f"a walk from one node meets at most {widest:.1%} of {L.n} nodes at a time"
     if widest <= GEOMETRIC:
         return "multilevel", f"{seen}, so that coarser graphs are like it"

@@ -19,7 +19,7 @@ def sparse(W):
 @pytest.fixture(params=["compiled", "numpy"], autouse=True)
 def kernel(request, monkeypatch):
     if request.param == "numpy":
-        monkeypatch.setattr(aggregation, "_compiled", lambda: None)
+        monkeypatch.setattr(aggregation, "compiled", lambda function: None)
     else:
         pytest.importorskip("numba")
 
@@ -63,3 +63,25 @@ def test_strong_edges_are_inside():
         W[i, i + 1] = W[i + 1, i] = 1e6
     level = aggregate(sparse(W), torch.ones(40, dtype=torch.float64))
     assert (level.labels[0::2] == level.labels[1::2]).all()
+
+
+def test_a_node_that_hangs_by_a_weak_edge_stays_by_itself():
+    """Joined to its neighbour it would be lost: the vector that it alone carries has the frequency of its edge."""
+    W = grid(6, 6)
+    W = torch.nn.functional.pad(W, (0, 1, 0, 1))
+    W[36, 14] = W[14, 36] = 1e-6
+    level = aggregate(sparse(W), torch.ones(37, dtype=torch.float64))
+    assert int((level.labels == level.labels[36]).sum()) == 1
+
+
+def test_the_spectrum_of_the_coarse_graph_is_bounded_by_that_of_the_fine_one():
+    W = grid(12, 9)
+    W[5, 6] = W[6, 5] = -1.0  # a signed graph: its entries alone do not tell that nothing lies below zero
+    L = sparse(W)
+    level = aggregate(L, torch.ones(L.n, dtype=torch.float64))
+    low, high = level.coarse.gershgorin()
+    assert low >= L.gershgorin()[0]
+    assert high <= L.gershgorin()[1]
+    values = torch.linalg.eigvalsh(level.coarse.to_dense())
+    assert low <= values[0]
+    assert values[-1] <= high

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from krylow.operators import Operator, SparseOperator
+from krylow.operators.walks import walk
 
 #: Units of eps, beside the number of a row's entries, that L u may be off from zero, relative to |L| |u|.
 ROUNDING = 8
@@ -89,11 +89,8 @@ def _null_space(L: SparseOperator) -> NullSpace:
     crow, col = L.host_indices()
     values = L.values.detach().cpu().double().numpy()
     matrix = csr_array((values, col, crow), shape=(L.n, L.n), copy=False)
-    linked = matrix
-    if not values.all():  # entries that are there but zero join nothing
-        linked = matrix.copy()
-        linked.eliminate_zeros()
-    components, labels = connected_components(linked, directed=True, connection="strong")  # L is symmetric
+    seen = walk(L)
+    components, labels = seen.components, seen.labels
     sizes = np.bincount(labels, minlength=components)
     entries = np.diff(crow)
     size = abs(matrix)

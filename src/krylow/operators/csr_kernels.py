@@ -19,14 +19,15 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
+
+from krylow.operators.compiled import available as available
+from krylow.operators.compiled import compiled
 
 #: Narrower blocks go to scipy, whose scalar loop is faster there.
 LEAST_COLUMNS = 2
@@ -44,12 +45,6 @@ _compiled: list[Callable[..., None]] = []
 _pools: dict[int, ThreadPoolExecutor] = {}
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pools.clear)  # a child process has none of the threads
-
-
-@cache
-def available() -> bool:
-    """Return whether numba is installed."""
-    return find_spec("numba") is not None
 
 
 def kernel_in_use(dtype: torch.dtype, columns: int, device: str = "cpu") -> str:
@@ -126,14 +121,10 @@ def _compile() -> Callable[..., None]:
     """Return the compiled :func:`_rows`; numba is imported here, not with the package."""
     with _lock:
         if not _compiled:
-            from numba import njit
-
             globals()["_row"] = _vector_row()  # the kernel finds it as a global of this module
-            options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-            try:
-                _compiled.append(njit(cache=True, **options)(_rows))
-            except RuntimeError:  # no directory to keep it in
-                _compiled.append(njit(**options)(_rows))
+            kernel = compiled(_rows)
+            assert kernel is not None
+            _compiled.append(kernel)
     return _compiled[0]
 
 

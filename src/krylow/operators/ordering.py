@@ -1,22 +1,20 @@
 r"""Nodes in an order in which neighbours are near, so that a product finds them in the cache.
 
-Reverse Cuthill-McKee walks the graph breadth first, neighbours of small degree first. On graphs with a geometry
-(k-NN, grids, roads) a row's neighbours are then within a few levels of it, and a product of the reordered matrix is
-several times faster. On graphs that a walk covers in a few steps (SBM, power law) no order helps, and two cheap looks
-say so: how far entries are from the diagonal now, and how wide the walk's levels are.
+A breadth-first walk puts a node's neighbours within a few levels of it (:mod:`krylow.operators.walks`). On graphs with
+a geometry (k-NN, grids, roads) a product of the reordered matrix is several times faster. On graphs that a walk covers
+in a few steps (SBM, power law) no order helps, and two cheap looks say so: how far entries are from the diagonal now,
+and how wide the walk's levels are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 from krylow.operators.sparse import SparseOperator
+from krylow.operators.walks import permuted_rows, walk
 
 #: An entry this many rows from the diagonal is near: 4096 rows of 32 float32 are half a megabyte.
 NEAR = 4096
@@ -24,10 +22,10 @@ NEAR = 4096
 LEAST_NODES = 8192
 #: A share of far entries that is small enough to leave the order alone.
 FEW_FAR = 0.05
-#: Levels of a walk that are looked at, and the share of all nodes that is too wide for one.
-LEVELS, WIDE = 48, 0.1
+#: The share of all nodes that is too wide for a level of the walk.
+WIDE = 0.1
 #: Entries that are looked at.
-SAMPLE = 200_000
+SAMPLE = 20_000
 
 
 @dataclass(frozen=True)
@@ -66,65 +64,25 @@ def far_share(L: SparseOperator, near: int = NEAR) -> float:
     return float(((rows - L.col[places]).abs() > near).double().mean())
 
 
-def widest_level(L: SparseOperator) -> float:
-    """Return the widest level of a breadth-first walk's first levels, over the number of nodes.
-
-    No order has a bandwidth much below the width of the levels: where they are wide, there is no near order. The walk
-    starts at the middle node; where its component is small, the answer is that of this component.
-    """
-    crow, col = L.host_indices()
-    seen = np.zeros(L.n, dtype=bool)
-    level = np.array([L.n // 2])
-    seen[level] = True
-    widest = 1
-    for _ in range(LEVELS):
-        counts = (crow[level + 1] - crow[level]).astype(np.int64)
-        starts = np.repeat(crow[level] - (np.cumsum(counts) - counts), counts)
-        following = col[starts + np.arange(counts.sum())]
-        level = np.unique(following[~seen[following]]).astype(np.int64)
-        seen[level] = True
-        widest = max(widest, level.size)
-        if not level.size or widest > WIDE * L.n:
-            break
-    return widest / L.n
-
-
 def reordered(L: SparseOperator) -> Reordered:
-    """Return L with its nodes in reverse Cuthill-McKee order. No gradient, on the host."""
-    crow, col = L.host_indices()
-    pattern = csr_array((np.empty(col.size, dtype=np.int8), col, crow), shape=(L.n, L.n), copy=False)
-    order = torch.from_numpy(np.ascontiguousarray(reverse_cuthill_mckee(pattern, symmetric_mode=True))).long()
-    return permuted(L, order)
+    """Return L with its nodes in the order of a walk. No gradient, on the host."""
+    return permuted(L, torch.from_numpy(walk(L).order))
 
 
 def permuted(L: SparseOperator, order: Tensor) -> Reordered:
-    """Return L with the nodes in a given order, ``order[new] = old``; rows keep their columns ascending."""
-    crow, col = (torch.from_numpy(part) for part in L.host_indices())
-    new = torch.empty(L.n, dtype=col.dtype)
-    new[order] = torch.arange(L.n, dtype=col.dtype)
-    counts = crow.diff()[order]
-    pointers = torch.zeros_like(crow)
-    torch.cumsum(counts, 0, dtype=crow.dtype, out=pointers[1:])
-    starts = torch.repeat_interleave(crow[:-1][order].long() - pointers[:-1].long(), counts.long())
-    source = starts + torch.arange(col.numel())
-    values, columns = L.values.detach().cpu()[source].numpy(), new[col[source].long()].numpy()
-    matrix = csr_array((values, columns, pointers.numpy()), shape=(L.n, L.n), copy=False)
-    matrix.sort_indices()
+    """Return L with the nodes in a given order, ``order[new] = old``."""
+    rows = permuted_rows(*L.host_indices(), L.values.detach().cpu().numpy(), order.numpy())
     vector = None if L.null_vector is None else L.null_vector.detach()[order]
-    operator = SparseOperator(
-        *(torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data)),
-        psd=L.psd,
-        null_vector=vector,
-    )
+    operator = SparseOperator(*(torch.from_numpy(part) for part in rows), psd=L.psd, null_vector=vector)
     return Reordered(operator, order)
 
 
 def reordered_if_it_pays(L: SparseOperator) -> Reordered | None:
-    """Return L in reverse Cuthill-McKee order, or None where the present order is as good or no order is near."""
+    """Return L in the order of a walk, or None where the present order is as good or no order is near."""
     if L.n < LEAST_NODES or L.device.type != "cpu":
         return None
     far = far_share(L)
-    if far <= FEW_FAR or widest_level(L) > WIDE:
+    if far <= FEW_FAR or walk(L).widest > WIDE:
         return None
     other = reordered(L)
     return other if far_share(other.operator) <= far / 2 else None

@@ -29,6 +29,11 @@ class SparseOperator(Operator):
     null_vector
         ``(n,)`` positive vector that L is believed to map to zero, such as the roots of the degrees for a normalised
         Laplacian; it is checked before use (:mod:`krylow.linalg.components`). None: perhaps that of ones.
+
+    Attributes
+    ----------
+    kept
+        What a walk over the graph told (:mod:`krylow.operators.walks`), shared with copies in other precisions.
     """
 
     def __init__(
@@ -38,6 +43,8 @@ class SparseOperator(Operator):
         self.crow, self.col, self.values = crow, col, values
         self.null_vector = null_vector
         self._indices: tuple[np.ndarray, np.ndarray] | None = None
+        self._gershgorin: tuple[Tensor, Tensor] | None = None
+        self.kept: dict[str, object] = {}
 
     @classmethod
     def from_coo(cls, row: Tensor, col: Tensor, values: Tensor, n: int, *, psd: bool = False) -> SparseOperator:
@@ -128,28 +135,56 @@ class SparseOperator(Operator):
 
     def diagonal(self) -> Tensor:
         """Return the diagonal, ``(n,)``."""
+        if self._on_host:
+            return torch.from_numpy(self._scipy_view().diagonal())
         on = self.row == self.col
         return self.values.new_zeros(self.n).index_add(0, self.col[on], self.values[on])
 
     def gershgorin(self) -> tuple[Tensor, Tensor]:
-        """Return Gershgorin's lower and upper bound."""
+        """Return Gershgorin's lower and upper bound; computed once where no gradient passes."""
+        if self._gershgorin is not None:
+            return self._gershgorin
         diagonal = self.diagonal()
-        rows = self.values.new_zeros(self.n).index_add(0, self.row, self.values.abs())
+        if self._on_host:
+            rows = torch.from_numpy(abs(self._scipy_view()) @ np.ones(self.n, dtype=diagonal.numpy().dtype))
+        else:
+            rows = self.values.new_zeros(self.n).index_add(0, self.row, self.values.abs())
         radius = rows - diagonal.abs()
         low, high = (diagonal - radius).amin(), (diagonal + radius).amax()
-        return (low.clamp(min=0) if self.psd else low), high
+        bounds = (low.clamp(min=0) if self.psd else low), high
+        if not self.requires_grad:
+            self._gershgorin = bounds
+        return bounds
+
+    def narrow(self, low: Tensor, high: Tensor) -> None:
+        """Keep tighter bounds of the spectrum, which are known from elsewhere, in place of Gershgorin's."""
+        own = self.gershgorin()
+        self._gershgorin = torch.maximum(own[0], low.to(own[0])), torch.minimum(own[1], high.to(own[1]))
+
+    @property
+    def _on_host(self) -> bool:
+        """Whether scipy may read the entries: no gradient, no other device."""
+        return self.device.type == "cpu" and not (torch.is_grad_enabled() and self.requires_grad)
 
     def detach(self) -> SparseOperator:
         """Return the same operator without a gradient."""
-        return self.like(self.values.detach())
+        return self._same(self.values.detach())
 
     def double(self) -> SparseOperator:
         """Return the same operator in float64, without a gradient."""
-        return self.like(self.values.detach().to(torch.float64))
+        return self._same(self.values.detach().to(torch.float64))
 
     def single(self) -> SparseOperator:
         """Return the same operator in float32, without a gradient: half the memory to pass through."""
-        return self.like(self.values.detach().to(torch.float32))
+        return self._same(self.values.detach().to(torch.float32))
+
+    def _same(self, values: Tensor) -> SparseOperator:
+        other = self.like(values)
+        other.kept = self.kept
+        if self._gershgorin is not None:
+            low, high = (bound.detach().to(values.dtype) for bound in self._gershgorin)
+            other._gershgorin = low, high
+        return other
 
     def to_dense(self) -> Tensor:
         """Return the matrix, ``(n, n)``."""

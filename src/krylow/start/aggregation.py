@@ -8,9 +8,8 @@ and smoothed, are those of the large one to within a few parts in a thousand.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +17,9 @@ from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
 from krylow.operators import SparseOperator
+from krylow.operators.compiled import compiled
 
-#: A neighbour is near if its weight is at least this part of the node's largest.
+#: Neighbours are near if their weight is at least this part of the geometric mean of the largest weights of both.
 STRONG = 0.1
 
 
@@ -58,34 +58,43 @@ def aggregate(L: SparseOperator, vector: Tensor) -> Aggregation:
     """Return a coarser graph for L in float64, given its null vector ``(n,)``, nowhere zero."""
     crow, col = L.host_indices()
     values = L.values.detach().cpu().numpy()
-    rows = np.repeat(np.arange(L.n), np.diff(crow))
-    labels, count = _labels(crow, col, np.where(rows == col, 0.0, np.abs(values)))
+    labels, count = _labels(crow, col, values)
     v = vector.cpu().numpy()
     sizes = np.sqrt(np.bincount(labels, weights=v**2, minlength=count))
     weights = v / sizes[labels]
+    parts = (torch.from_numpy(part).to(L.device) for part in _joined(crow, col, values, labels, weights, count))
+    coarse = SparseOperator(*parts, psd=L.psd)
+    coarse.narrow(*L.gershgorin())  # the columns of P are orthonormal
+    place = torch.from_numpy(labels.astype(np.int64)).to(L.device)
+    return Aggregation(place, torch.from_numpy(weights).to(L.device), coarse, torch.from_numpy(sizes).to(L.device))
+
+
+def _labels(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the aggregate of each node and their number; compiled where numba is installed."""
+    kernel = compiled(_greedy)
+    if kernel is not None:
+        labels, count = kernel(crow, col, values, STRONG)
+        return labels, int(count)
+    n = len(crow) - 1
+    rows = np.repeat(np.arange(n), np.diff(crow))
+    weights = np.where(rows == col, 0.0, np.abs(values))
+    largest = np.zeros(n)
+    np.maximum.at(largest, rows, weights)
+    near = (weights > 0) & (weights**2 >= STRONG**2 * largest[rows] * largest[col])
+    return _independent_set(rows[near], col[near], n)
+
+
+def _joined(
+    crow: np.ndarray, col: np.ndarray, values: np.ndarray, labels: np.ndarray, weights: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows of P^T L P; compiled where numba is installed."""
+    kernel = compiled(_join)
+    if kernel is not None:
+        return kernel(crow, col, values, labels, weights, count)
+    rows = np.repeat(np.arange(len(crow) - 1), np.diff(crow))
     entries = values * weights[rows] * weights[col]
     coarse = csr_array(coo_array((entries, (labels[rows], labels[col])), shape=(count, count)))
-    parts = (torch.from_numpy(part).to(L.device) for part in (coarse.indptr, coarse.indices, coarse.data))
-    place = torch.from_numpy(labels.astype(np.int64)).to(L.device)
-    return Aggregation(
-        place,
-        torch.from_numpy(weights).to(L.device),
-        SparseOperator(*parts, psd=L.psd),
-        torch.from_numpy(sizes).to(L.device),
-    )
-
-
-def _labels(crow: np.ndarray, col: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the aggregate of each node and their number; compiled where numba is installed."""
-    kernel = _compiled()
-    if kernel is not None:
-        labels = kernel(crow, col, weights, STRONG)
-        return labels, int(labels.max(initial=-1)) + 1
-    largest = np.zeros(len(crow) - 1)
-    rows = np.repeat(np.arange(len(crow) - 1), np.diff(crow))
-    np.maximum.at(largest, rows, weights)
-    near = (weights > 0) & (weights >= STRONG * np.minimum(largest[rows], largest[col]))
-    return _independent_set(rows[near], col[near], len(crow) - 1)
+    return coarse.indptr, coarse.indices, coarse.data
 
 
 def _independent_set(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, int]:
@@ -117,22 +126,15 @@ def _independent_set(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.nda
     return labels, count + alone.size
 
 
-@cache
-def _compiled() -> Callable[..., np.ndarray] | None:
-    try:
-        import numba
-    except ImportError:
-        return None
-    return numba.njit(cache=True)(_greedy)
-
-
-def _greedy(crow: np.ndarray, col: np.ndarray, weights: np.ndarray, strong: float) -> np.ndarray:
+def _greedy(crow: Any, col: Any, values: Any, strong: float) -> Any:
     """Nodes in their order: one without a joined near neighbour becomes a root; the others join the nearest."""
     n = len(crow) - 1
     largest = np.zeros(n)
     for i in range(n):
         for q in range(crow[i], crow[i + 1]):
-            largest[i] = max(largest[i], weights[q])
+            if col[q] != i:
+                largest[i] = max(largest[i], abs(values[q]))
+    scale = np.sqrt(strong * largest)
     labels = np.full(n, -1)
     count = 0
     for i in range(n):
@@ -140,14 +142,14 @@ def _greedy(crow: np.ndarray, col: np.ndarray, weights: np.ndarray, strong: floa
         q = crow[i]
         while free and q < crow[i + 1]:
             j = col[q]
-            if weights[q] > 0 and weights[q] >= strong * min(largest[i], largest[j]) and labels[j] >= 0:
+            if labels[j] >= 0 and j != i and abs(values[q]) > 0 and abs(values[q]) >= scale[i] * scale[j]:
                 free = False
             q += 1
         if free:
             labels[i] = count
             for q in range(crow[i], crow[i + 1]):
                 j = col[q]
-                if weights[q] > 0 and weights[q] >= strong * min(largest[i], largest[j]):
+                if j != i and abs(values[q]) > 0 and abs(values[q]) >= scale[i] * scale[j]:
                     labels[j] = count
             count += 1
     late = labels.copy()
@@ -155,10 +157,49 @@ def _greedy(crow: np.ndarray, col: np.ndarray, weights: np.ndarray, strong: floa
         best = 0.0
         if labels[i] < 0:
             for q in range(crow[i], crow[i + 1]):
-                if labels[col[q]] >= 0 and weights[q] > best:
-                    best = weights[q]
-                    late[i] = labels[col[q]]
+                j, size = col[q], abs(values[q])
+                if labels[j] >= 0 and size > best and size >= scale[i] * scale[j]:
+                    best = size
+                    late[i] = labels[j]
             if late[i] < 0:
                 late[i] = count
                 count += 1
-    return late
+    return late, count
+
+
+def _join(crow: Any, col: Any, values: Any, labels: Any, weights: Any, count: int) -> Any:
+    """Add up the rows of each aggregate's nodes, then mirror what was found, so that columns ascend."""
+    n = len(crow) - 1
+    first = np.zeros(count + 1, dtype=np.int64)
+    for i in range(n):
+        first[labels[i] + 1] += 1
+    for a in range(count):
+        first[a + 1] += first[a]
+    nodes, filled = np.empty(n, dtype=np.int64), first.copy()
+    for i in range(n):
+        nodes[filled[labels[i]]] = i
+        filled[labels[i]] += 1
+    rows, met, sums = np.zeros(count + 1, dtype=crow.dtype), np.empty_like(col), np.empty(col.size)
+    place = np.full(count, -1, dtype=np.int64)  # of a column's entry, if at or after the row's start
+    end = 0
+    for a in range(count):
+        start = end
+        for q in range(first[a], first[a + 1]):
+            i = nodes[q]
+            for p in range(crow[i], crow[i + 1]):
+                j = col[p]
+                b = labels[j]
+                if place[b] < start:
+                    place[b] = end
+                    met[end] = b
+                    sums[end] = 0.0
+                    end += 1
+                sums[place[b]] += values[p] * weights[i] * weights[j]
+        rows[a + 1] = end
+    columns, entries, following = np.empty(end, dtype=col.dtype), np.empty(end), rows[:-1].copy()
+    for a in range(count):
+        for p in range(rows[a], rows[a + 1]):
+            q = following[met[p]]
+            columns[q], entries[q] = a, sums[p]
+            following[met[p]] += 1
+    return rows, columns, entries

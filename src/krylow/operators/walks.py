@@ -1,0 +1,181 @@
+r"""One walk over a graph, breadth first, and what it tells: an order of the nodes, the components, and a width.
+
+Each component is walked twice: from any node to one that is far away, and back from there. Its nodes in the order of
+the second walk are near their neighbours (Cuthill and McKee's order, but for ties); the widest level of the walk tells
+a geometry, where a front is a line or a surface, from a graph without one, where half of the nodes are met at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
+
+from krylow.operators.compiled import compiled
+from krylow.operators.sparse import SparseOperator
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What a walk over the whole graph tells.
+
+    Attributes
+    ----------
+    order
+        ``(n,)``: the nodes one after the other, component by component.
+    labels
+        ``(n,)``: the component of each node.
+    components
+        Their number, an isolated node being one.
+    widest
+        The most nodes that are equally far from a component's first node, over the number of all nodes.
+    """
+
+    order: np.ndarray
+    labels: np.ndarray
+    components: int
+    widest: float
+
+
+def walk(L: SparseOperator) -> Walk:
+    """Return the walk over the graph of L's entries that are not zero; made once for an operator. On the host."""
+    known = L.kept.get("walk")
+    if not isinstance(known, Walk):
+        crow, col = L.host_indices()
+        known = _walk(crow, col, L.values.detach().cpu().numpy())
+        L.kept["walk"] = known
+    return known
+
+
+def _walk(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> Walk:
+    kernel = compiled(_walk_twice)
+    if kernel is not None:
+        order, labels, components, widest = kernel(crow, col, values)
+        return Walk(order, labels, int(components), int(widest) / (crow.size - 1))
+    n = crow.size - 1
+    linked = csr_array((values != 0, col, crow), shape=(n, n))
+    if not values.all():  # entries that are there but zero join nothing
+        linked.eliminate_zeros()
+    components, labels = connected_components(linked, directed=True, connection="strong")  # L is symmetric
+    order = np.ascontiguousarray(reverse_cuthill_mckee(linked, symmetric_mode=True))[::-1].copy()
+    order = order[np.argsort(labels[order], kind="stable")]
+    return Walk(order.astype(np.int64), labels.astype(np.int64), int(components), _widest(linked, order, labels) / n)
+
+
+def _widest(linked: Any, order: np.ndarray, labels: np.ndarray) -> int:
+    """Return the widest level of walks from each component's first node, all components at once, each on its own."""
+    crow, col = linked.indptr, linked.indices
+    seen = np.zeros(labels.size, dtype=bool)
+    _, firsts = np.unique(labels[order], return_index=True)
+    level = order[firsts]
+    seen[level] = True
+    widest = 1
+    while level.size:
+        widest = max(widest, int(np.bincount(labels[level]).max()))
+        counts = (crow[level + 1] - crow[level]).astype(np.int64)
+        places = np.repeat(crow[level] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        following = col[places]
+        level = np.unique(following[~seen[following]]).astype(np.int64)
+        seen[level] = True
+    return widest
+
+
+def _walk_twice(crow: Any, col: Any, values: Any) -> Any:
+    n = crow.size - 1
+    order = np.empty(n, dtype=np.int64)
+    labels = np.full(n, -1, dtype=np.int64)
+    placed = np.zeros(n, dtype=np.bool_)
+    components, widest, begin = 0, 1, 0
+    for root in range(n):
+        if labels[root] >= 0:
+            continue
+        start, end = root, begin
+        for again in range(2):
+            order[begin] = start
+            labels[start] = components
+            placed[start] = again == 1
+            end, read = begin + 1, begin
+            while read < end:
+                last = end
+                if again == 1:
+                    widest = max(widest, last - read)
+                while read < last:
+                    i = order[read]
+                    read += 1
+                    for p in range(crow[i], crow[i + 1]):
+                        j = col[p]
+                        new = not placed[j] if again == 1 else labels[j] < 0
+                        if new and values[p] != 0:
+                            labels[j] = components
+                            placed[j] = again == 1
+                            order[end] = j
+                            end += 1
+            start = order[end - 1]
+            if end - begin <= 2:
+                break
+        begin = end
+        components += 1
+    return order, labels, components, widest
+
+
+def mirrored(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> bool:
+    """Return whether each entry has a mirror image equal to the last bit; False also where that is not known.
+
+    A number is drawn from place and value of each entry by a hash, and those above the diagonal are compared with those
+    below by their sum: two matrices of the same sum are the same, but for one case in 10^19. One pass over the entries
+    in their order, where a comparison jumps through memory. False without numba.
+    """
+    kernel = compiled(_balance)
+    return kernel is not None and int(kernel(crow, col, np.asarray(values, dtype=np.float64).view(np.uint64))) == 0
+
+
+def _balance(crow: Any, col: Any, bits: Any) -> Any:
+    total = np.uint64(0)
+    for i in range(crow.size - 1):
+        for p in range(crow[i], crow[i + 1]):
+            j = np.int64(col[p])
+            if i != j:
+                x = np.uint64(i if i < j else j) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(j if i < j else i)
+                x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93) + bits[p]
+                x = (x ^ (x >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+                x = (x ^ (x >> np.uint64(32))) * np.uint64(0x94D049BB133111EB)
+                x ^= x >> np.uint64(31)
+                total = total + x if i < j else total - x
+    return total
+
+
+def permuted_rows(
+    crow: np.ndarray, col: np.ndarray, values: np.ndarray, order: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows of a symmetric matrix whose nodes are put in an order, ``order[new] = old``; columns ascend."""
+    kernel = compiled(_permuted)
+    if kernel is not None:
+        return kernel(crow, col, values, order)
+    n = order.size
+    matrix = csr_array((values, col, crow), shape=(n, n), copy=False)[order]
+    new = np.empty(n, dtype=col.dtype)
+    new[order] = np.arange(n)
+    matrix = csr_array((matrix.data, new[matrix.indices], matrix.indptr.astype(crow.dtype)), shape=(n, n))
+    matrix.sort_indices()
+    return matrix.indptr, matrix.indices, matrix.data
+
+
+def _permuted(crow: Any, col: Any, values: Any, order: Any) -> Any:
+    n = order.size
+    new = np.empty(n, dtype=col.dtype)
+    rows = np.empty_like(crow)
+    rows[0] = 0
+    for i in range(n):
+        new[order[i]] = i
+        rows[i + 1] = rows[i] + crow[order[i] + 1] - crow[order[i]]
+    columns, entries, end = np.empty_like(col), np.empty_like(values), rows[:-1].copy()
+    for j in range(n):  # column by column, so that those of each row ascend
+        for p in range(crow[order[j]], crow[order[j] + 1]):
+            i = new[col[p]]
+            columns[end[i]] = j
+            entries[end[i]] = values[p]
+            end[i] += 1
+    return rows, columns, entries
