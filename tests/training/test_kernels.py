@@ -1,9 +1,11 @@
 import pytest
 import torch
 
+import krylow as kl
 from krylow.linalg.cg import conjugate_gradients
 from krylow.training import kernels
 from krylow.training.kernels import diagonal_probe, polynomial, tensor_cg, unit
+from krylow.training.spectra import Spectra
 
 
 @pytest.fixture
@@ -67,3 +69,20 @@ def test_tensor_cg_solves(system):
 def test_polynomial():
     a, lam = torch.tensor([2.0, 3.0]), torch.tensor([0.0, 1.0, 2.0])
     assert polynomial(a, lam).tolist() == [1.0, 6.0, 17.0]
+
+
+@pytest.mark.parametrize(("steps", "real"), [(10, True), (30, False)])
+def test_after_many_steps_on_a_laplacian_the_gradient_points_where_rounding_does(monkeypatch, steps, real):
+    lam = Spectra.of(kl.data.sbm(16, 100, 4, dtype=torch.float64)).eigenvalues
+    source = torch.Generator().manual_seed(0)
+    z = torch.randn(16, 100, dtype=torch.float64, generator=source)
+    weights = torch.randn(16, 100, dtype=torch.float64, generator=source)
+
+    def gradient():
+        a = torch.full((16, 7), 0.69, dtype=torch.float64, requires_grad=True)
+        return torch.autograd.grad((diagonal_probe(a, lam, z, 3, steps) * weights).sum(), a)[0]
+
+    one = gradient()
+    monkeypatch.setattr(kernels, "njit", None)  # the same by another order of summation
+    cosine = torch.cosine_similarity(one, gradient(), dim=-1)
+    assert (cosine.min() > 0.99) if real else (cosine.min() < 0)
