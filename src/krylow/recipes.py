@@ -10,7 +10,7 @@ thick_restart    Gaussian block              restarted within a basis limit     
 chebyshev        Gaussian block              Chebyshev filter, adaptive interval      Rayleigh-Ritz
 multilevel       a coarser graph's answer    smoothing and coarse corrections         Rayleigh-Ritz
 lobpcg           Gaussian block              scipy's LOBPCG                           Rayleigh-Ritz
-shift_invert     Gaussian block              thick restart on (L + shift I)^-1        Rayleigh-Ritz
+shift_invert     Gaussian vector             Lanczos on (L + shift I)^-1              Rayleigh-Ritz
 ===============  ==========================  =======================================  ==========================
 """
 
@@ -39,7 +39,7 @@ from krylow.refine.lobpcg import lobpcg
 from krylow.refine.multilevel import multilevel_subspace
 from krylow.refine.progress import Callback, Watch
 from krylow.refine.ritz import Evidence, Ritz
-from krylow.refine.shift_invert import shift_invert
+from krylow.refine.shift_invert import large_shift_invert, shift_invert
 from krylow.refine.thick_restart import thick_restart
 from krylow.start.gaussian import gaussian
 
@@ -236,6 +236,8 @@ def _lobpcg(L: Operator, k: int, options: Options) -> Subspace:
 
 
 def _shift_invert(L: Operator, k: int, options: Options) -> Subspace:
+    if isinstance(L, SparseOperator) and _is_large(L, k):
+        return _large_shift_invert(L, k, options)
     basis_size = max(options.m or 0, 2 * k, k + 16)
 
     def run(A: Operator) -> Ritz:
@@ -245,6 +247,25 @@ def _shift_invert(L: Operator, k: int, options: Options) -> Subspace:
             k,
             basis_size=basis_size,
             tol=SAFETY * options.tol,
+            max_products=options.max_products or 200 * basis_size,
+            generator=options.generator,
+        )
+
+    return _refined(L, k, run, f"a factorisation, then a basis of at most {basis_size} vectors")
+
+
+def _large_shift_invert(L: SparseOperator, k: int, options: Options) -> Subspace:
+    null, basis_size = null_space(L), options.m or 2 * k + 24
+
+    def run(A: Operator) -> Ritz:
+        if null is not None and null.lowest and null.count >= k:
+            return _null_answer(A, null, k)
+        return large_shift_invert(
+            L,
+            k,
+            null,
+            basis_size=basis_size,
+            tol=options.tol,
             max_products=options.max_products or 200 * basis_size,
             generator=options.generator,
         )

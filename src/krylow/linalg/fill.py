@@ -18,7 +18,11 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from krylow._checks import InputError
+from krylow.linalg.elimination import WIDEST
+from krylow.linalg.elimination_kernels import compiled
 from krylow.operators import SparseOperator
+from krylow.operators.csr_kernels import available
 
 #: Rounds of elimination, and the share of nodes that a round must take for another to follow.
 ROUNDS, WORTHWHILE = 12, 0.02
@@ -53,18 +57,53 @@ class Fill:
 def estimate_fill(L: SparseOperator) -> Fill:
     """Return the estimated entries of a triangular factor of L + shift I in a good order.
 
-    Costs about as much as a few products with L. No gradient, on the host.
+    Costs about as much as a few products with L, if numba is installed. No gradient, on the host.
     """
-    crow, col = L.host_indices()
-    pattern = csr_array((np.ones(col.size, dtype=np.int8), col, crow), shape=(L.n, L.n), copy=True)
-    pattern.setdiag(0)  # writes into the indices, which are the operator's own without the copy
-    pattern.eliminate_zeros()
-    lower = pattern.nnz / 2 + L.n
-    core, spent = _without_thin_nodes(pattern)
+    return pattern_fill(*L.host_indices())
+
+
+def pattern_fill(crow: np.ndarray, col: np.ndarray) -> Fill:
+    """Return the estimate for a symmetric pattern in rows, which is left alone."""
+    n = crow.size - 1
+    core, spent, lower = _core(crow, col, n)
     m = core.shape[0]
     separator = _separator(core) if m else 0
-    entries = L.n + spent + (_dissected(m, separator) if m else 0.0)
+    entries = n + spent + (_dissected(m, separator) if m else 0.0)
     return Fill(entries, max(1.0, entries / lower), m, separator)
+
+
+def refuse(fill: Fill, most: float) -> None:
+    """Raise an error that says so where a factor would have more entries than ``most``."""
+    if fill.entries > most:
+        raise InputError(
+            f'method="shift_invert" takes graphs whose factor has at most {most:.2g} entries, got one of about '
+            f'{fill.entries:.2g} (a separator of {fill.separator} nodes): use method="chebyshev".'
+        )
+
+
+def _core(crow: np.ndarray, col: np.ndarray, n: int) -> tuple[Any, float, float]:
+    """Return the pattern without thin nodes and diagonal, the entries that costs, and those of the lower triangle."""
+    rows = csr_array((np.full(col.size, -1.0), col, crow), shape=(n, n))
+    if available() and rows.has_canonical_format and col.size < 2**31:
+        dominant = 1.0 + float(np.diff(crow).max(initial=0))  # any numbers serve that no pivot vanishes for
+        found = compiled("eliminate")(crow, col, rows.data, 2 * dominant, math.inf, WIDEST)
+        symmetric, (order, *_), _, (start, columns, *_), edge = found
+        if symmetric:
+            return _without_diagonal(start, columns), 2.0 * len(order), float((edge >= 0).sum()) / 2 + n
+    pattern = csr_array((np.ones(col.size, dtype=np.int8), col, crow), shape=(n, n), copy=True)
+    pattern.setdiag(0)  # writes into the indices, which are the operator's own without the copy
+    pattern.eliminate_zeros()
+    return *_without_thin_nodes(pattern), pattern.nnz / 2 + n
+
+
+def _without_diagonal(start: np.ndarray, columns: np.ndarray) -> Any:
+    """Return a pattern without its diagonal, which is the first entry of each row, and without lone nodes."""
+    linked = np.diff(start) > 1
+    place = np.cumsum(linked) - 1
+    columns = place[np.delete(columns, start[:-1])].astype(np.int32)
+    counts = np.diff(start)[linked] - 1
+    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return csr_array((np.ones(columns.size, dtype=np.int8), columns, start), shape=(counts.size, counts.size))
 
 
 def _without_thin_nodes(pattern: Any) -> tuple[Any, float]:
@@ -110,6 +149,9 @@ def _separator(pattern: Any) -> int:
 def _levels(pattern: Any, start: int) -> tuple[np.ndarray, int]:
     """Return the widths of the levels of a breadth-first walk, and a node of the last one."""
     crow, col = pattern.indptr, pattern.indices
+    if available():
+        widths, last = compiled("levels")(crow, col, start)
+        return widths, int(last)
     seen = np.zeros(pattern.shape[0], dtype=bool)
     seen[start] = True
     level = np.array([start])

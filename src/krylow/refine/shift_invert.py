@@ -5,6 +5,9 @@ frequencies, which are crowded together in L, stand far apart. One solve a vecto
 is cheap where a graph is nearly a tree or a plane (road networks) and hopeless where it is not (three-dimensional
 meshes, random graphs): a factor that is estimated to be too large is refused before it is begun. Null vectors that the
 graph's components show are not iterated for; of a graph with more than k components nothing is factorised at all.
+
+One large sparse graph goes without its chains and twigs (:mod:`krylow.refine.condensed`), and comes back with the
+evidence for its answer; small graphs and dense batches are iterated for by thick restarts, and certified afterwards.
 """
 
 from __future__ import annotations
@@ -19,8 +22,9 @@ from torch import Tensor
 
 from krylow._checks import InputError
 from krylow.linalg.components import NullSpace, null_space
-from krylow.linalg.fill import estimate_fill
+from krylow.linalg.fill import estimate_fill, refuse
 from krylow.operators import FunctionOperator, Operator, SparseOperator
+from krylow.refine.condensed import condensed_inverse
 from krylow.refine.ritz import Ritz, rotate
 from krylow.refine.thick_restart import thick_restart
 
@@ -56,16 +60,9 @@ def shift_invert(
     if null is not None and null.count > k:  # k of the null vectors are as good as any other k
         return rotate(L, null.basis(k + 1, L.dtype))
     if isinstance(L, SparseOperator):
-        fill = estimate_fill(L)
-        if fill.entries > max_fill:
-            raise InputError(
-                f'method="shift_invert" takes graphs whose factor has at most {max_fill:.2g} entries, got one of about '
-                f'{fill.entries:.2g} (a separator of {fill.separator} nodes): use method="chebyshev".'
-            )
+        refuse(estimate_fill(L), max_fill)
     A = L.double()
-    low = A.gershgorin()[0]
-    shift = SHIFT * A.norm_bound() - low.clamp(max=0)
-    shift = torch.where(shift > 0, shift, torch.ones_like(shift))
+    low, shift = _shift(A)
     solve = _sparse_factor(A, shift) if isinstance(A, SparseOperator) else _dense_factor(A, shift)
     deflated = solve if null is None else _outside(null, solve)
     inverse = FunctionOperator(
@@ -104,6 +101,44 @@ def shift_invert(
         if bool((found.estimate(k) <= tol).all()):
             break
     return found
+
+
+def large_shift_invert(
+    L: SparseOperator,
+    k: int,
+    null: NullSpace | None,
+    *,
+    basis_size: int,
+    tol: float,
+    max_products: int,
+    generator: torch.Generator | None = None,
+    max_fill: float = MOST_FILL,
+) -> Ritz:
+    """Return the k lowest Ritz pairs of one large sparse graph, with the evidence for them.
+
+    Parameters are those of :func:`shift_invert`; ``null`` are the graph's null vectors, fewer than k. A graph that
+    cannot have frequencies below zero is inverted without a shift (:mod:`krylow.refine.condensed`).
+    """
+    lowest = null is not None and null.lowest
+    shift = 0.0 if lowest else float(_shift(L.double())[1])
+    return condensed_inverse(
+        L,
+        k,
+        null if lowest else None,
+        shift=shift,
+        basis_size=basis_size,
+        tol=tol,
+        max_products=max_products,
+        max_fill=max_fill,
+        generator=generator,
+    )
+
+
+def _shift(A: Operator) -> tuple[Tensor, Tensor]:
+    """Return a lower bound of the spectrum, and a shift that makes A positive definite."""
+    low = A.gershgorin()[0]
+    shift = SHIFT * A.norm_bound() - low.clamp(max=0)
+    return low, torch.where(shift > 0, shift, torch.ones_like(shift))
 
 
 def _outside(null: NullSpace, solve: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

@@ -1,0 +1,171 @@
+r"""A graph without its chains and twigs, and factors of what is left.
+
+Nodes of one or two neighbours are most nodes of a road network. With T the eliminated ones and C the core,
+
+$$S = L_{CC} - L_{CT} L_{TT}^{-1} L_{TC}, \qquad E = \begin{pmatrix} -L_{TT}^{-1} L_{TC} \\ I \end{pmatrix}, \qquad
+M = E^\top E,$$
+
+S and M are as sparse as each other, a solve with L is a solve with S between two passes over T, and the lowest
+eigenvectors of L are nearly E y with $S y = \lambda M y$: E is the extension that is exact at $\lambda = 0$, off by
+about $\lambda$ over the lowest frequency of a piece of T with its ends held. That is why the pieces are kept small.
+
+A factor $S = G D G^\top$ that is light is computed here in the order that scipy's sparse LU found; its solves are twice
+as fast as those of the LU, and the signs of D count the eigenvalues below any number (Sylvester). All of this is
+compiled by numba (:mod:`krylow.linalg.elimination_kernels`); without it nothing is eliminated, and the LU solves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array
+from scipy.sparse.linalg import splu
+
+from krylow.linalg.elimination_kernels import compiled
+from krylow.operators.csr_kernels import available
+
+#: Entries a row of both factors up to which one is light.
+LIGHT = 40
+#: A node between two nodes that both have more neighbours than this is not eliminated: to look for an edge is dear.
+WIDEST = 64
+#: A core of more than this part of the nodes is not worth the way there.
+MOST_LEFT = 0.9
+
+
+@dataclass(frozen=True)
+class Condensed:
+    """A symmetric matrix without its thin nodes.
+
+    Attributes
+    ----------
+    matrix
+        The whole, a ``csr_array`` with ascending columns.
+    shift
+        That was added to its diagonal.
+    slowest
+        That its pieces were kept within (:func:`condense`).
+    nodes
+        ``(c,)`` those of the core.
+    S, M
+        ``(c, c)`` the core's matrix and mass; M is None where nothing was eliminated.
+    """
+
+    matrix: Any
+    shift: float
+    slowest: float
+    nodes: np.ndarray
+    S: Any
+    M: Any | None
+    _pieces: tuple[np.ndarray, ...] = ()
+    _edges: tuple[np.ndarray, ...] = ()
+
+    def extend(self, Y: np.ndarray) -> np.ndarray:
+        """Return E Y, ``(n, s)``, of a block ``(c, s)`` on the core: with Y orthonormal for M, orthonormal."""
+        if self.M is None:
+            return Y
+        X = np.empty((self.matrix.shape[0], Y.shape[1]))
+        X[self.nodes] = Y
+        compiled("extend")(*self._pieces, X)
+        return X
+
+    def solve(self, factor: Factor, X: np.ndarray) -> np.ndarray:
+        """Return the solution for a block ``(n, s)``, with a factor of S."""
+        if self.M is None:
+            return factor.solve(X)
+        Z = np.array(X, order="C")
+        compiled("down")(*self._pieces, Z)
+        Z[self.nodes] = factor.solve(Z[self.nodes])
+        compiled("up")(*self._pieces, Z)
+        return Z
+
+    def below(self, factor: Factor, sigma: float) -> tuple[int, float] | None:
+        """Return how many eigenvalues of the matrix, without the shift, lie below ``sigma``, and the count's rounding.
+
+        The second number is roughly by how much ``sigma`` may be off. The order is that of a factor of S; None without
+        a light one.
+        """
+        if not factor.light:
+            return None
+        pivots = np.empty(0)
+        if self.M is None:
+            S = _whole(self.matrix, -sigma).S
+        else:
+            edge, edges, core_edges = self._edges
+            given = (self.matrix.data, edge, self.matrix.diagonal() - sigma, self._pieces[0], edges, self.nodes)
+            pivots, values = compiled("eliminate_again")(*given, self.S.indptr, core_edges)
+            S = csr_array((values, self.S.indices, self.S.indptr), shape=self.S.shape)
+        D, largest = factor.refactorised(S)
+        size = max(largest, float(np.abs(D).max()), float(np.abs(pivots).max(initial=0)))
+        return int((D < 0).sum() + (pivots < 0).sum()), float(np.finfo(np.float64).eps) * size
+
+
+def condense(matrix: Any, shift: float, slowest: float) -> Condensed:
+    """Return a symmetric ``csr_array`` plus shift I without chains and twigs.
+
+    ``slowest`` bounds the pieces: about one over the lowest frequency that one may have with its ends held; with 0,
+    and without numba, nothing is eliminated.
+    """
+    rows = matrix
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    if slowest <= 0 or not available() or max(rows.shape[0], rows.nnz) >= 2**31:
+        return _whole(rows, shift)
+    rows = csr_array((rows.data.astype(np.float64, copy=False), rows.indices, rows.indptr), shape=rows.shape)
+    found = compiled("eliminate")(rows.indptr, rows.indices, rows.data, shift, slowest, WIDEST)
+    symmetric, (order, coefficients, edges), nodes, (start, columns, S, M, core_edges), edge = found
+    if not symmetric or nodes.size > MOST_LEFT * rows.shape[0]:
+        return _whole(rows, shift)
+    core, mass = (csr_array((part, columns, start), shape=(nodes.size, nodes.size)) for part in (S, M))
+    return Condensed(rows, shift, slowest, nodes, core, mass, (order, coefficients), (edge, edges, core_edges))
+
+
+def _whole(rows: Any, shift: float) -> Condensed:
+    S = csr_array(rows, dtype=np.float64, copy=True)
+    S.setdiag(rows.diagonal() + shift)
+    return Condensed(rows, shift, 0.0, np.arange(rows.shape[0]), S, None)
+
+
+class Factor:
+    """A factor of a sparse symmetric positive definite matrix.
+
+    Parameters
+    ----------
+    S
+        The matrix, ``csr_array``.
+    """
+
+    def __init__(self, S: Any) -> None:
+        columns = csc_array((S.data, S.indices, S.indptr), shape=S.shape, copy=True)  # its rows, since it is symmetric
+        columns.sort_indices()
+        options = {"SymmetricMode": True}
+        self._lu: Any = splu(columns, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+        self.light = available() and self._lu.nnz <= LIGHT * S.shape[0]
+        self.n = S.shape[0]
+        if self.light:
+            self._place = self._lu.perm_c.astype(np.int64)
+            self._at = np.argsort(self._place)
+            self._parent, counts = compiled("tree_and_counts")(S.indptr, S.indices, self._place, self._at)
+            self._start = np.concatenate([[0], np.cumsum(counts)])
+            self._lu = None
+            where, G, D, _ = self._factorise(S)
+            self._parts = (self._start, where, G, D)
+
+    def _factorise(self, S: Any) -> Any:
+        tree = (self._place, self._at, self._parent, self._start)
+        return compiled("factorise")(S.indptr, S.indices, S.data, *tree)
+
+    def refactorised(self, S: Any) -> tuple[np.ndarray, float]:
+        """Return D of a matrix of the same pattern, which need not be definite, and the largest number met."""
+        _, _, D, largest = self._factorise(S)
+        return D, largest
+
+    def solve(self, X: np.ndarray) -> np.ndarray:
+        """Return the solution for a vector ``(c,)`` or a block ``(c, s)``."""
+        if not self.light:
+            return self._lu.solve(np.asfortranarray(X))
+        Y = X[self._at]
+        compiled("substitute" if X.ndim > 1 else "substitute_one")(*self._parts, Y)
+        return Y[self._place]

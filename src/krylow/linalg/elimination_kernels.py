@@ -1,0 +1,377 @@
+"""The steps of :mod:`krylow.linalg.elimination` as loops over plain arrays, which numba compiles.
+
+They run, slowly, as the Python they are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+_lock = threading.Lock()
+_compiled: dict[str, Callable[..., Any]] = {}
+
+
+def compiled(name: str) -> Callable[..., Any]:
+    """Return a kernel of this module, compiled; numba is imported when one is first asked for."""
+    with _lock:
+        if name not in _compiled:
+            from numba import njit
+
+            options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+            try:
+                _compiled[name] = njit(cache=True, **options)(globals()[name])
+            except RuntimeError:  # no directory to keep it in
+                _compiled[name] = njit(**options)(globals()[name])
+    return _compiled[name]
+
+
+def eliminate(crow: Any, col: Any, values: Any, shift: float, slowest: float, widest: int) -> Any:
+    """Eliminate nodes of at most two neighbours from L + shift I, and carry the mass of their pieces over.
+
+    Parameters
+    ----------
+    crow, col, values
+        A symmetric matrix in rows with ascending columns.
+    shift
+        Added to the diagonal.
+    slowest
+        A piece is not enlarged beyond this number: its nodes times its resistance, and an eighth of that in a chain,
+        which is about one over its lowest frequency with the ends held.
+    widest
+        A node between two nodes that both have more entries than this is left.
+
+    Returns
+    -------
+    tuple
+        Whether the pattern was symmetric; for each eliminated node in order: it and its two neighbours then, its
+        weights on these, its pivot, and its two edges and the edge that takes their place; the nodes left; the rows,
+        columns, values, mass and edges of the core, the diagonal first in each row; and the edge of each entry.
+    """
+    n, entries = crow.size - 1, col.size
+    neighbor, twin, edge = np.full(entries, -1, np.int32), np.empty(entries, np.int32), np.empty(entries, np.int32)
+    weight, shared, held = values.copy(), np.zeros(entries), np.zeros(entries, np.float32)
+    diagonal, mass = np.full(n, shift), np.ones(n)
+    own, hung = np.ones(n, np.float32), np.zeros(n, np.float32)  # nodes of a node and its twigs, and how slow these are
+    degree, queued, gone = np.zeros(n, np.int32), np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+    following = crow[:-1].copy()
+    symmetric = True
+    for i in range(n):  # row i is the next one that each of its neighbours meets
+        for e in range(crow[i], crow[i + 1]):
+            j = col[e]
+            if j == i:
+                diagonal[i] += values[e]
+                edge[e] = -1
+                continue
+            p = following[j]
+            if p < crow[j + 1] and col[p] == j:
+                p += 1
+            if p >= crow[j + 1] or col[p] != i:
+                symmetric = False
+                break
+            neighbor[e], twin[e], edge[e] = j, p, min(e, p)
+            following[j] = p + 1
+            degree[i] += 1
+        if not symmetric:
+            break
+    original = edge.copy()
+    order, edges = np.empty((n, 3), np.int32), np.empty((n, 3), np.int32)
+    coefficients = np.empty((n, 3))
+    stack, top, count = np.empty(n, np.int32), 0, 0
+    for i in range(n - 1, -1, -1):
+        if symmetric and degree[i] <= 2:
+            stack[top], queued[i] = i, True
+            top += 1
+    while top:
+        top -= 1
+        v = stack[top]
+        queued[v] = False
+        one, two = -1, -1
+        for e in range(crow[v], crow[v + 1]):
+            if neighbor[e] >= 0:
+                if one < 0:
+                    one = e
+                else:
+                    two = e
+        if gone[v] or degree[v] > 2 or one < 0 or diagonal[v] == 0:
+            continue
+        a, pivot, total = neighbor[one], diagonal[v], own[v] + held[one]
+        to_a, c = twin[one], -weight[one] / pivot
+        b, d, to_b, link = a, 0.0, to_a, -1
+        edges[count, 0], edges[count, 1], edges[count, 2] = edge[one], -1, -1
+        if two < 0:
+            slow = hung[v] + total / abs(weight[one])
+            if not slow <= slowest:
+                continue
+            own[a] += total
+            hung[a] = max(hung[a], slow)
+        else:
+            total += held[two]
+            b = neighbor[two]
+            resistance = 1 / abs(weight[one]) + 1 / abs(weight[two])
+            if not hung[v] + total * resistance / 8 <= slowest:
+                continue
+            to_b, d = twin[two], -weight[two] / pivot
+            in_a, in_b = crow[a + 1] - crow[a], crow[b + 1] - crow[b]
+            if min(in_a, in_b) > widest:
+                continue
+            if in_a <= in_b:  # link: the entry of b in the row of a, if they are neighbours already
+                for e in range(crow[a], crow[a + 1]):
+                    if neighbor[e] == b:
+                        link = e
+            else:
+                for e in range(crow[b], crow[b + 1]):
+                    if neighbor[e] == a:
+                        link = twin[e]
+            between, mixed = c * weight[two], c * d * mass[v] + c * shared[two] + d * shared[one]
+            diagonal[b] += d * weight[two]
+            mass[b] += d * (d * mass[v] + 2 * shared[two])
+            edges[count, 1] = edge[two]
+            if link < 0:
+                neighbor[to_a], neighbor[to_b], twin[to_a], twin[to_b] = b, a, to_b, to_a
+                weight[to_a], shared[to_a], held[to_a] = between, mixed, total
+                weight[to_b], shared[to_b], held[to_b] = between, mixed, total
+                edge[to_b] = edge[to_a]
+            else:
+                back = twin[link]
+                weight[link] += between
+                shared[link] += mixed
+                held[link] += total
+                weight[back], shared[back], held[back] = weight[link], shared[link], held[link]
+                neighbor[to_b] = -1
+                degree[b] -= 1
+                edges[count, 2] = edge[link]
+        diagonal[a] += c * weight[one]
+        mass[a] += c * (c * mass[v] + 2 * shared[one])
+        if two < 0 or link >= 0:
+            neighbor[to_a] = -1
+            degree[a] -= 1
+            for u in (a, b):
+                if degree[u] <= 2 and not queued[u]:
+                    stack[top], queued[u] = u, True
+                    top += 1
+        gone[v] = True
+        order[count, 0], order[count, 1], order[count, 2] = v, a, b
+        coefficients[count, 0], coefficients[count, 1], coefficients[count, 2] = c, d, pivot
+        count += 1
+    nodes, place, left = np.empty(n - count, np.int32), np.empty(n, np.int32), 0
+    for i in range(n):
+        if not gone[i]:
+            nodes[left], place[i] = i, left
+            left += 1
+    rows = np.zeros(left + 1, np.int32)
+    for r in range(left):
+        rows[r + 1] = rows[r] + degree[nodes[r]] + 1
+    columns, core, core_mass = np.empty(rows[left], np.int32), np.empty(rows[left]), np.empty(rows[left])
+    core_edges = np.empty(rows[left], np.int32)
+    for r in range(left):
+        i, p = nodes[r], rows[r]
+        columns[p], core[p], core_mass[p], core_edges[p] = r, diagonal[i], mass[i], -1
+        for e in range(crow[i], crow[i + 1]):
+            if neighbor[e] >= 0:
+                p += 1
+                columns[p], core[p], core_mass[p], core_edges[p] = place[neighbor[e]], weight[e], shared[e], edge[e]
+    pieces = (order[:count], coefficients[:count], edges[:count])
+    return symmetric, pieces, nodes, (rows, columns, core, core_mass, core_edges), original
+
+
+def eliminate_again(
+    values: Any, edge: Any, diagonal: Any, order: Any, edges: Any, nodes: Any, rows: Any, core_edges: Any
+) -> Any:
+    """Return the pivots and the core's values with another diagonal, which is overwritten, in the order of a first run.
+
+    The other arguments are what :func:`eliminate` was given and has returned.
+    """
+    weight = np.empty(edge.size)
+    for e in range(edge.size):
+        if edge[e] == e:
+            weight[e] = values[e]
+    pivots = np.empty(order.shape[0])
+    for i in range(order.shape[0]):
+        v, a, b = order[i]
+        one, two, link = edges[i]
+        pivots[i] = pivot = diagonal[v]
+        c = weight[one] / pivot
+        diagonal[a] -= c * weight[one]
+        if two >= 0:
+            diagonal[b] -= weight[two] / pivot * weight[two]
+            if link >= 0:
+                weight[link] -= c * weight[two]
+            else:
+                weight[one] = -c * weight[two]
+    core = np.empty(core_edges.size)
+    for r in range(nodes.size):
+        core[rows[r]] = diagonal[nodes[r]]
+        for p in range(rows[r] + 1, rows[r + 1]):
+            core[p] = weight[core_edges[p]]
+    return pivots, core
+
+
+def down(order: Any, coefficients: Any, X: Any) -> None:
+    """Add to each node left what the eliminated ones pass on to it: the forward half of a solve with a block."""
+    columns = X.shape[1]
+    for i in range(order.shape[0]):
+        v, a, b = order[i]
+        c, d, _ = coefficients[i]
+        if d == 0:
+            for j in range(columns):
+                X[a, j] += c * X[v, j]
+        else:
+            for j in range(columns):
+                X[a, j] += c * X[v, j]
+                X[b, j] += d * X[v, j]
+
+
+def up(order: Any, coefficients: Any, X: Any) -> None:
+    """Fill the eliminated nodes from those left: the backward half of a solve."""
+    columns = X.shape[1]
+    for i in range(order.shape[0] - 1, -1, -1):
+        v, a, b = order[i]
+        c, d, pivot = coefficients[i]
+        load = 1 / pivot
+        for j in range(columns):
+            X[v, j] = load * X[v, j] + c * X[a, j] + d * X[b, j]
+
+
+def extend(order: Any, coefficients: Any, X: Any) -> None:
+    """Fill the eliminated nodes from those left as the solution without a load on them has it."""
+    columns = X.shape[1]
+    for i in range(order.shape[0] - 1, -1, -1):
+        v, a, b = order[i]
+        c, d, _ = coefficients[i]
+        for j in range(columns):
+            X[v, j] = c * X[a, j] + d * X[b, j]
+
+
+def tree_and_counts(rows: Any, columns: Any, place: Any, at: Any) -> Any:
+    """Return the elimination tree of a symmetric pattern in a given order, and the entries of its factor's columns."""
+    n = rows.size - 1
+    parent, ancestor, mark = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    counts = np.zeros(n, np.int64)
+    for i in range(n):
+        mark[i] = i
+        for e in range(rows[at[i]], rows[at[i] + 1]):
+            j = place[columns[e]]
+            while j < i and ancestor[j] != i:  # climb with shortcuts, as far as row i has not been
+                above = ancestor[j]
+                ancestor[j] = i
+                if above < 0:
+                    parent[j] = i
+                    break
+                j = above
+        for e in range(rows[at[i]], rows[at[i] + 1]):
+            j = place[columns[e]]
+            while j < i and mark[j] != i:
+                counts[j] += 1
+                mark[j] = i
+                j = parent[j]
+    return parent, counts
+
+
+def factorise(rows: Any, columns: Any, values: Any, place: Any, at: Any, parent: Any, start: Any) -> Any:
+    r"""Return the factor of $P A P^\top = G D G^\top$, row by row, without pivoting.
+
+    Parameters
+    ----------
+    rows, columns, values
+        A, symmetric, in rows.
+    place, at
+        The place of each node in the order, and the node at each place.
+    parent, start
+        The elimination tree, and where each column of G begins.
+
+    Returns
+    -------
+    tuple
+        The rows and the values of G below its diagonal, by columns; D; and the largest number that was met.
+    """
+    n = rows.size - 1
+    where, G, D = np.empty(start[n], np.int32), np.empty(start[n]), np.empty(n)
+    end, y, mark = start[:n].copy(), np.zeros(n), np.full(n, -1, np.int64)
+    pattern, path = np.empty(n, np.int64), np.empty(n, np.int64)
+    largest = 0.0
+    for i in range(n):
+        top, pivot = n, 0.0
+        mark[i] = i
+        for e in range(rows[at[i]], rows[at[i] + 1]):
+            j = place[columns[e]]
+            if j == i:
+                pivot += values[e]
+            elif j < i:
+                y[j] += values[e]
+                length = 0
+                while mark[j] != i:
+                    path[length], mark[j] = j, i
+                    length += 1
+                    j = parent[j]
+                while length:
+                    length -= 1
+                    top -= 1
+                    pattern[top] = path[length]
+        for t in range(top, n):
+            j = pattern[t]
+            z = y[j]
+            y[j] = 0.0
+            for p in range(start[j], end[j]):
+                y[where[p]] -= G[p] * z
+            g = z / D[j]
+            pivot -= g * z
+            largest = max(largest, abs(g * z))
+            where[end[j]], G[end[j]] = i, g
+            end[j] += 1
+        D[i] = pivot
+    return where, G, D, largest
+
+
+def substitute(start: Any, where: Any, G: Any, D: Any, X: Any) -> None:
+    """Overwrite a block, in the factor's order, with the solution."""
+    n, columns = X.shape
+    for i in range(n):
+        for p in range(start[i], start[i + 1]):
+            r, g = where[p], G[p]
+            for j in range(columns):
+                X[r, j] -= g * X[i, j]
+    for i in range(n - 1, -1, -1):
+        pivot = 1 / D[i]
+        for j in range(columns):
+            X[i, j] *= pivot
+        for p in range(start[i], start[i + 1]):
+            r, g = where[p], G[p]
+            for j in range(columns):
+                X[i, j] -= g * X[r, j]
+
+
+def substitute_one(start: Any, where: Any, G: Any, D: Any, x: Any) -> None:
+    """Overwrite one vector, as :func:`substitute` does a block: without the inner loop, twice as fast."""
+    n = x.size
+    for i in range(n):
+        z = x[i]
+        for p in range(start[i], start[i + 1]):
+            x[where[p]] -= G[p] * z
+    for i in range(n - 1, -1, -1):
+        z = x[i] / D[i]
+        for p in range(start[i], start[i + 1]):
+            z -= G[p] * x[where[p]]
+        x[i] = z
+
+
+def levels(crow: Any, col: Any, start: int) -> Any:
+    """Return the widths of the levels of a breadth-first walk, and a node of the last one."""
+    n = crow.size - 1
+    seen, queue, widths = np.zeros(n, np.bool_), np.empty(n, np.int64), np.empty(n, np.int64)
+    queue[0], seen[start] = start, True
+    low, high, depth = 0, 1, 0
+    while low < high:
+        widths[depth] = high - low
+        depth += 1
+        end = high
+        for p in range(low, end):
+            for e in range(crow[queue[p]], crow[queue[p] + 1]):
+                if not seen[col[e]]:
+                    seen[col[e]], queue[high] = True, col[e]
+                    high += 1
+        low, last = end, queue[low]
+    return widths[:depth], last

@@ -1,0 +1,342 @@
+r"""The lowest frequencies of one large sparse graph by Lanczos on its inverse, with its chains and twigs condensed.
+
+The iteration runs on the core of the graph (:mod:`krylow.linalg.elimination`), where a road network has an eighth of
+its nodes: on $S^{-1} M$, whose largest values are one over the lowest frequencies. Its Ritz vectors are extended to the
+whole graph, and one step of inverse iteration with a whole block follows, $Y = L^{-1} X$, which tells how good X was:
+with $\nu_i$ the Ritz values and $\rho_i$ the residual norms of the *inverse*, and $\phi$ above what is dropped,
+
+$$\text{error} \le \frac1k \sum_{i \le k} \frac{\rho_i^2}{(\nu_i - \phi)^2}$$
+
+(Davis and Kahan), and Y is better. Residuals of the inverse overrate what leaks at high frequencies by the relative gap
+alone, those of L by many orders. Nothing is missed: the signs of the pivots of $L - \sigma I$ count the eigenvalues
+below $\sigma$ (Sylvester), and give $\phi = 1 / \sigma$. Where another factorisation would be dear, a second random
+start looks for what the first one could not see. Null vectors are read off the components and deflated, and each such
+component is held at one node, which changes no solution: the inverse needs no shift.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import torch
+from scipy.sparse import csr_array
+
+from krylow.linalg.components import NullSpace
+from krylow.linalg.elimination import Condensed, Factor, condense
+from krylow.linalg.fill import pattern_fill, refuse
+from krylow.operators import SparseOperator
+from krylow.refine.inverse_lanczos import InverseLanczos
+from krylow.refine.ritz import Evidence, Ritz, rotate
+
+#: Pieces that are condensed have a lowest frequency of at least one over this, for weights of 1 on average.
+SLOWEST = 36.0
+#: Frequencies sought may be at most this part of a piece's lowest one; else the pieces are made so many times smaller,
+#: and if that does not help, nothing is condensed.
+SLOW, FINER = 0.05, 16.0
+#: The Lanczos iteration aims at this part of the error asked for.
+AIM = 0.05
+#: Most steps of inverse iteration that follow it, and the part of the error asked for that ends them.
+POLISH, POLISHED = 3, 0.4
+#: Rounding of one over a frequency, in eps times the norm of L times its square.
+ROUNDING = 64
+#: Where between the k-th frequency and the next their number is counted.
+CUTS = (0.7, 0.3)
+#: Products after another start, which is to find what those before it have missed, and most starts at a time.
+PROBE, MOST_STARTS = 16, 16
+#: Values that differ by less, relatively, after another start are the same.
+SAME = 1e-3
+#: Rows of a block that are worked on at a time.
+CHUNK = 2048
+
+
+@dataclass
+class _Problem:
+    """What a run is about."""
+
+    core: Condensed
+    factor: Factor
+    k: int
+    wanted: int  #: pairs beside the null vectors
+    null: np.ndarray  #: (n, d)
+    norm: float
+    tol: float
+    most: int  #: products of the inverse that are left
+
+    def noise(self, value: float) -> float:
+        """Return by how much a value of the inverse may be off."""
+        return ROUNDING * float(np.finfo(np.float64).eps) * self.norm * value**2
+
+    def error(self, values: np.ndarray, residuals: np.ndarray, ceiling: float) -> float:
+        """Return the bound of the error, given a number above all values that are dropped."""
+        wanted = values[: self.wanted]
+        gaps = wanted - ceiling
+        if not gaps[-1] > 0:
+            return math.inf
+        rounding = self.noise(float(wanted[-1])) / float(gaps[-1])
+        return min(1.0, float(((residuals[: self.wanted] / gaps) ** 2).sum()) / self.k + rounding**2)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Ritz pairs and what is known of them.
+
+    Attributes
+    ----------
+    X
+        ``(n, s)`` vectors of the whole graph.
+    frequencies
+        ``(s,)`` of L + shift I, ascending, and at least one more than are wanted.
+    values, residuals
+        Of the inverse, largest first, of X or of what X is an improvement of.
+    error
+        The bound that follows.
+    apart
+        After how many of the wanted vectors a gap shows.
+    of_L
+        Residual norms of L; X then holds the null vectors and the wanted ones, and nothing else.
+    """
+
+    X: np.ndarray
+    frequencies: np.ndarray
+    values: np.ndarray
+    residuals: np.ndarray
+    error: float
+    apart: int
+    of_L: np.ndarray | None = None
+
+
+def condensed_inverse(
+    L: SparseOperator,
+    k: int,
+    null: NullSpace | None,
+    *,
+    shift: float,
+    basis_size: int,
+    tol: float,
+    max_products: int,
+    max_fill: float,
+    generator: torch.Generator | None = None,
+) -> Ritz:
+    """Return the k lowest Ritz pairs of one large sparse graph, with the evidence for them.
+
+    Parameters
+    ----------
+    L
+        The operator.
+    k
+        Wanted pairs, fewer than L has nodes and more than ``null`` has vectors.
+    null
+        Null vectors to deflate, which must be the lowest frequencies; None: none are known.
+    shift
+        Added to L, which is then positive definite beside the null vectors. Only without one are nodes condensed.
+    basis_size
+        Most vectors of the Lanczos basis.
+    tol
+        Normalised squared subspace error asked for.
+    max_products
+        Most products with the inverse of one vector.
+    max_fill
+        Most entries of a factor, by estimate; more raise an error.
+    generator
+        Of the starts.
+    """
+    seed = 0 if generator is None else int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
+    crow, col = L.host_indices()
+    matrix = csr_array((L.values.detach().cpu().double().numpy(), col, crow), shape=(L.n, L.n))
+    basis = np.zeros((L.n, 0)) if null is None else null.basis().cpu().numpy()
+    sums = abs(matrix) @ np.ones(L.n)
+    norm, total = float(sums.max()), float(sums.sum())  # total: about twice the weights of all entries
+    slowest = 0.0 if shift or not total else 2 * SLOWEST * max(1, matrix.nnz - L.n) / total
+    coarsest, left = slowest, max_products
+    while True:
+        core = condense(matrix, shift, slowest)
+        if core.nodes.size**2 / 2 > max_fill:
+            refuse(pattern_fill(core.S.indptr, core.S.indices), max_fill)
+        factor = Factor(_held(core, null))
+        problem = _Problem(core, factor, k, k - basis.shape[1], basis, norm, tol, max(left, k + 2))
+        found = _run(problem, basis_size, np.random.default_rng(seed))
+        left = problem.most
+        if found is not None:
+            return _conclude(L, problem, found)
+        slowest = slowest / FINER if slowest == coarsest else 0.0
+
+
+def _held(core: Condensed, null: NullSpace | None) -> Any:
+    """Return S with one node of each component that has a null vector held, so that it is definite."""
+    if null is None:
+        return core.S
+    component, first = np.unique(null.labels.cpu().numpy()[core.nodes], return_index=True)
+    diagonal = core.S.diagonal()
+    diagonal[first[component < null.count]] += max(float(diagonal.mean()), np.finfo(np.float64).tiny)
+    S = core.S.copy()
+    S.setdiag(diagonal)
+    return S
+
+
+def _run(problem: _Problem, size: int, rng: np.random.Generator) -> _Found | None:
+    """Return what was found, or None where the condensed pieces are too slow for the frequencies sought."""
+    core, factor, wanted = problem.core, problem.factor, problem.wanted
+    null = np.ascontiguousarray(problem.null[core.nodes].T)
+    images = null if core.M is None else (core.M @ null.T).T
+
+    def product(image: np.ndarray) -> np.ndarray:
+        z = factor.solve(image)
+        return z - (images @ z) @ null
+
+    size = max(size, wanted + 2 * MOST_STARTS)
+    lanczos = InverseLanczos(product, core.M, null, size, wanted + (size - wanted) // 3, rng)
+    lanczos.start()
+    starts, least, before = 1, 0, np.zeros(wanted)
+    while True:
+        values, Y, residuals = _iterate(lanczos, problem, least)
+        if core.M is not None and (values.size <= wanted or core.slowest > SLOW * values[wanted - 1]):
+            return None
+        vectors = lanczos.vectors(Y[:, : wanted + 1])
+        found = _judged(problem, vectors, values, residuals) if core.M is None else _polished(problem, vectors, values)
+        if found is None:
+            return None
+        if factor.light:
+            missed, found = _counted(problem, found)
+        else:
+            missed = int((np.abs(values[:wanted] - before) > SAME * values[:wanted]).any())
+            before = values[:wanted].copy()
+        if not missed:
+            return found
+        missed = min(missed, MOST_STARTS - lanczos.waiting, wanted + 2 - starts)
+        if missed <= 0 or problem.most <= 0:
+            return replace(found, error=math.inf, apart=wanted)
+        lanczos.start(missed)
+        starts += missed
+        least = PROBE + 2 * lanczos.waiting
+
+
+def _iterate(lanczos: InverseLanczos, problem: _Problem, least: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Advance until the pairs of the core are as good as they need to be, and return them as ``ritz`` does."""
+    wanted = problem.wanted
+    steps = max(1, least, wanted + 2 - lanczos.expanded)
+    while True:
+        going = True
+        for _ in range(steps):
+            going = problem.most > 0 and lanczos.advance()
+            problem.most -= going
+            if not going:
+                break
+        values, Y, residuals = lanczos.ritz()
+        if not going and (values.size <= wanted or problem.most <= 0 or lanczos.expanded == lanczos.filled):
+            return values, Y, residuals
+        steps = max(1, wanted // 8)
+        if values.size <= wanted:
+            continue
+        error = problem.error(values, residuals, float(values[wanted] + residuals[wanted]))
+        settled = residuals[: wanted + 1].max() <= 0.1 * problem.noise(float(values[wanted - 1]))
+        if error <= AIM * problem.tol or settled:
+            return values, Y, residuals
+
+
+def _judged(problem: _Problem, X: np.ndarray, values: np.ndarray, residuals: np.ndarray) -> _Found:
+    """Return pairs of the whole graph, or of its core if that is the whole, with the bound of their error."""
+    wanted = problem.wanted
+    values, residuals = values[: wanted + 1], residuals[: wanted + 1]
+    noise = problem.noise(float(values[wanted - 1])) + residuals**2 / values
+    shows = values[:-1] - values[1:] > noise[:-1] + noise[1:]
+    settled = residuals.max() <= 1e-4 * values[wanted]
+    apart = int(np.flatnonzero(np.append(True, shows))[-1]) if settled else wanted
+    error = problem.error(values, residuals, float(values[wanted] + residuals[wanted]))
+    return _Found(X, 1 / values, values, residuals, error, apart)
+
+
+def _polished(problem: _Problem, Y: np.ndarray, values: np.ndarray) -> _Found | None:
+    """Extend vectors of the core to the whole graph and improve them by the inverse; None where that is not enough."""
+    core = problem.core
+    X, scale = core.extend(Y), values[: Y.shape[1]]
+    for _ in range(POLISH):
+        Z = core.solve(problem.factor, X)
+        problem.most -= X.shape[1]
+        inner, gram = _products(X, Z, problem.null, scale)
+        inverse = (inner * scale + (inner * scale).T) / 2  # the inverse in the basis X
+        nu, V = np.linalg.eigh(inverse)
+        nu, V = nu[::-1], V[:, ::-1]
+        outside = gram * np.outer(scale, scale) - inverse @ inverse
+        residuals = np.sqrt(np.maximum(0, np.einsum("ij,ij->j", V, outside @ V)))
+        stiff = (inner.T / scale + inner / scale[:, None]) / 2  # L in the basis Z
+        theta, W = scipy.linalg.eigh(stiff, gram)
+        before = _judged(problem, X, nu, residuals)
+        if before.error <= POLISHED * problem.tol:
+            # L Z is X over the scale: no product is needed for the residuals of L
+            squares = ((W / scale[:, None]) ** 2).sum(0) - 2 * theta * (W * (stiff @ W)).sum(0) + theta**2
+            of_L = np.sqrt(np.maximum(0, squares))
+            return replace(before, X=_rotated(Z, W, problem), frequencies=theta, of_L=of_L[: problem.wanted])
+        X, scale = Z @ W, 1 / theta
+    return None
+
+
+def _products(X: np.ndarray, Z: np.ndarray, null: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Remove null vectors from Z, divide it by the scale, and return X^T Z and Z^T Z; by parts that fit the cache."""
+    inner, gram = np.zeros((2, Z.shape[1], Z.shape[1]))
+    along = null.T @ Z
+    for start in range(0, len(Z), CHUNK):
+        part = slice(start, start + CHUNK)
+        z = Z[part]
+        z -= null[part] @ along
+        z /= scale  # so that its columns are about of length 1
+        inner += X[part].T @ z
+        gram += z.T @ z
+    return inner, gram
+
+
+def _rotated(Z: np.ndarray, W: np.ndarray, problem: _Problem) -> np.ndarray:
+    """Return the null vectors and the wanted ones of Z W side by side."""
+    first = problem.null.shape[1]
+    X = np.empty((len(Z), problem.k))
+    X[:, :first] = problem.null
+    X[:, first:] = Z @ W[:, : problem.wanted]
+    return X
+
+
+def _counted(problem: _Problem, found: _Found) -> tuple[int, _Found]:
+    """Return how many frequencies below the cut were missed, and the pairs with the bound that the count proves."""
+    last = found.apart
+    if not problem.factor.light or last == 0:
+        return 0, found
+    low, high = (float(value) for value in found.frequencies[last - 1 : last + 1])
+    expected = last + problem.null.shape[1]
+    missed = 0
+    for cut in CUTS:
+        sigma = low + cut * (high - low)
+        counted = problem.core.below(problem.factor, sigma - problem.core.shift)
+        if counted is None or not counted[1] < min(cut, 1 - cut) * (high - low):
+            continue
+        missed = max(0, counted[0] - expected)
+        if counted[0] == expected:
+            if last < problem.wanted:
+                return 0, found
+            return 0, replace(found, error=problem.error(found.values, found.residuals, 1 / sigma))
+    return missed, replace(found, error=math.inf)
+
+
+def _conclude(L: SparseOperator, problem: _Problem, found: _Found) -> Ritz:
+    """Return the Ritz pairs in L's dtype, with the evidence for them."""
+    k, wanted, shift = problem.k, problem.wanted, problem.core.shift
+    following = float(found.frequencies[wanted]) - shift
+    if found.of_L is not None:
+        zero = np.zeros(k - wanted)
+        theta, residuals = (np.concatenate([zero, part]) for part in (found.frequencies[:wanted], found.of_L))
+        X = torch.from_numpy(found.X)
+        pairs = Ritz(torch.from_numpy(theta), X, torch.from_numpy(residuals))
+    else:
+        D = L.double()
+        pairs = rotate(D, torch.from_numpy(_rotated(found.X, np.eye(wanted + 1), problem)).to(D.device))
+        L.products += D.products
+        L.passes += D.passes
+    evidence = Evidence(found.error, following, found.apart + k - wanted, pairs.residuals)
+    last = pairs.theta.new_tensor([max(following, float(pairs.theta[-1]))])
+    return Ritz(
+        theta=torch.cat([pairs.theta, last]).to(L.values),
+        X=pairs.X.to(L.values),
+        residuals=torch.nn.functional.pad(pairs.residuals, (0, 1), value=torch.inf).to(L.values),
+        evidence=evidence,
+    )

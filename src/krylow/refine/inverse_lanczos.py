@@ -1,0 +1,157 @@
+r"""Lanczos for the largest values of a symmetric map, one vector at a time, with as many starts as are needed.
+
+The map K is symmetric in the inner product of a mass M, $x^\top M K y = y^\top M K x$, such as $S^{-1} M$. Every new
+vector is made orthogonal to all before it, so that no value comes twice by rounding, and a full basis is restarted with
+its best Ritz vectors. A start sees one vector of a repeated eigenvalue; more starts can be put in at any time, and the
+recurrence goes on with all of them in turn (band Lanczos). Plain numpy: the vectors are short, the steps many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+#: A new vector that is this part of its length after it was made orthogonal is rounding: the space is closed under K.
+#: One that is less than the second part is made orthogonal once more.
+CLOSED, DOUBTFUL = 1e-13, 1e-5
+
+
+class InverseLanczos:
+    """A basis that grows by products with K.
+
+    Parameters
+    ----------
+    product
+        K times a vector, given M times that vector.
+    M
+        The mass, a sparse matrix; None: the identity.
+    deflated
+        ``(d, n)`` rows, orthonormal for M, that K maps to multiples of themselves and that are left out.
+    size, keep
+        Most vectors of the basis, and how many of them a restart keeps.
+    rng
+        Source of the starts.
+    """
+
+    def __init__(
+        self,
+        product: Callable[[np.ndarray], np.ndarray],
+        M: Any | None,
+        deflated: np.ndarray,
+        size: int,
+        keep: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self.product, self.M, self.keep, self.rng = product, M, keep, rng
+        self.first, n = deflated.shape
+        self.size = min(size, n - self.first)
+        self.rows = np.empty((self.first + self.size, n))
+        self.rows[: self.first] = deflated
+        self.H = np.zeros((self.size, self.size))
+        self.filled, self.expanded, self.restarted, self.band = 0, 0, 0, 0
+        self.products = 0
+        self.images: dict[int, np.ndarray] = {}  # M times the vectors that are still to be multiplied
+
+    def start(self, count: int = 1) -> None:
+        """Put ``count`` random starts in, as far as there is room for them."""
+        if self.filled + count >= self.size:
+            self.restart()
+        for _ in range(count):
+            w = self.rng.standard_normal(self.rows.shape[1])
+            w /= np.linalg.norm(w)
+            for _ in range(2):
+                self._subtract(w, 0)
+            if self._append(w, 0.0):
+                self.band += 1
+
+    @property
+    def waiting(self) -> int:
+        """How many vectors are still to be multiplied: one for each start that goes on."""
+        return self.filled - self.expanded
+
+    def step(self) -> bool:
+        """Multiply the next vector; return False where there is none, since the basis is full or closed."""
+        j = self.expanded
+        if j >= self.filled or self.filled >= self.size:
+            return False
+        w = self.product(self.images.pop(j))
+        self.products += 1
+        length = float(np.linalg.norm(w))
+        low = 0 if j < self.restarted else max(self.restarted, j - 2 * self.band)
+        column = np.zeros(self.size)
+        column[low : self.filled] = self._subtract(w, self.first + low)
+        column[: self.filled] += self._subtract(w, 0)[self.first :]
+        self.expanded += 1
+        beta = self._append(w, length)
+        if beta:
+            column[self.filled - 1] = beta
+        self.H[:, j] = self.H[j] = column
+        return True
+
+    def ritz(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return Ritz values, largest first, their coefficients ``(expanded, expanded)`` and residual norms."""
+        j = self.expanded
+        values, Y = np.linalg.eigh(self.H[:j, :j])
+        values, Y = values[::-1], Y[:, ::-1]
+        return values, Y, np.linalg.norm(self.H[j : self.filled, :j] @ Y, axis=0)
+
+    def vectors(self, Y: np.ndarray) -> np.ndarray:
+        """Return the vectors ``(n, s)`` with coefficients ``(expanded, s)``."""
+        return self.rows[self.first : self.first + self.expanded].T @ Y
+
+    def advance(self) -> bool:
+        """Take a step, after a restart or with another start where it needs one; False where the space is exhausted."""
+        if self.filled >= self.size > self.expanded:
+            self.restart()
+        if self.expanded == self.filled:
+            self.start()
+        return self.step()
+
+    def restart(self) -> None:
+        """Keep the best Ritz vectors, and the vectors still to be multiplied."""
+        values, Y, _ = self.ritz()
+        keep, j = min(self.keep, self.expanded), self.expanded
+        waiting = self.waiting
+        coupling = self.H[j : self.filled, :j] @ Y[:, :keep]
+        basis = self.rows[self.first :]
+        basis[:keep] = Y[:, :keep].T @ basis[:j]
+        basis[keep : keep + waiting] = basis[j : self.filled].copy()
+        self.images = {keep + i: self.images[j + i] for i in range(waiting)}
+        self.H[:] = 0
+        self.H[range(keep), range(keep)] = values[:keep]
+        self.H[keep : keep + waiting, :keep] = coupling
+        self.H[:keep, keep : keep + waiting] = coupling.T
+        self.filled, self.expanded, self.restarted = keep + waiting, keep, keep + waiting
+
+    def _image(self, w: np.ndarray) -> np.ndarray:
+        return w if self.M is None else self.M @ w
+
+    def _subtract(self, w: np.ndarray, low: int) -> np.ndarray:
+        """Make w orthogonal to the rows from ``low`` on, in place, and return the coefficients."""
+        rows = self.rows[low : self.first + self.filled]
+        h = rows @ self._image(w)
+        w -= h @ rows
+        return h
+
+    def _append(self, w: np.ndarray, before: float) -> float:
+        """Take w, of length ``before`` until it was made orthogonal, into the basis; return its length, or zero."""
+        if self.filled >= self.size:
+            return 0.0
+        image = self._image(w)
+        beta = float(np.sqrt(max(0.0, w @ image)))
+        if beta <= CLOSED * before:
+            return 0.0
+        w, image = w / beta, image / beta
+        if beta <= DOUBTFUL * before:  # mostly rounding, which is orthogonal to nothing
+            self._subtract(w, 0)
+            image = self._image(w)
+            left = float(np.sqrt(max(0.0, w @ image)))
+            if left < 0.5:
+                return 0.0
+            w, image = w / left, image / left
+        self.rows[self.first + self.filled] = w
+        self.images[self.filled] = image
+        self.filled += 1
+        return beta

@@ -1,0 +1,112 @@
+"""Thin nodes eliminated, and factors of what is left, beside dense linear algebra."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import krylow as kl
+from krylow.linalg import elimination, elimination_kernels
+from krylow.linalg.elimination import Factor, condense
+from krylow.testing import random_graph
+
+pytest.importorskip("numba")
+
+
+def roads(n=120, extra=14, seed=0, weighted=False):
+    """A random tree with a few more edges: chains, twigs, cycles and hubs."""
+    rng = np.random.default_rng(seed)
+    parent = [int(rng.integers(max(0, i - 4), i)) for i in range(1, n)]
+    i, j = np.r_[np.arange(1, n), rng.integers(0, n, extra)], np.r_[parent, rng.integers(0, n, extra)]
+    i, j = i[i != j], j[i != j]
+    weight = 10.0 ** rng.uniform(-1, 1, i.size) if weighted else np.ones(i.size)
+    W = scipy.sparse.csr_array((weight, (i, j)), shape=(n, n))
+    return scipy.sparse.csr_array(kl.laplacian(W + W.T).to_scipy())
+
+
+@pytest.fixture(params=["compiled", "python"], autouse=True)
+def kernels(request, monkeypatch):
+    """The kernels as they run, and as the Python they are."""
+    if request.param == "python":
+        for module in (elimination, elimination_kernels):
+            monkeypatch.setattr(module, "compiled", lambda name: getattr(elimination_kernels, name))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("slowest", [4.0, 40.0, np.inf])
+def test_the_core_is_the_schur_complement_with_its_mass(slowest, weighted):
+    L, shift = roads(weighted=weighted), 0.3
+    core = condense(L, shift, slowest)
+    dense = L.toarray() + shift * np.eye(L.shape[0])
+    T, C = np.setdiff1d(np.arange(L.shape[0]), core.nodes), core.nodes
+    assert T.size > 0.2 * L.shape[0]
+    onto = -np.linalg.solve(dense[np.ix_(T, T)], dense[np.ix_(T, C)])
+    S = dense[np.ix_(C, C)] + dense[np.ix_(C, T)] @ onto
+    M = np.eye(C.size) + onto.T @ onto
+    np.testing.assert_allclose(core.S.toarray(), S, rtol=0, atol=1e-12 * np.abs(S).max())
+    np.testing.assert_allclose(core.M.toarray(), M, rtol=0, atol=1e-12 * np.abs(M).max())
+    Y = np.random.default_rng(1).standard_normal((C.size, 3))
+    X = core.extend(Y)
+    np.testing.assert_allclose(X[C], Y)
+    np.testing.assert_allclose(X[T], onto @ Y, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("light", [0, 40])
+@pytest.mark.parametrize("slowest", [0.0, 40.0])
+def test_solves_are_those_of_the_whole(slowest, light, monkeypatch):
+    monkeypatch.setattr(elimination, "LIGHT", light)
+    L, shift = roads(seed=1, weighted=True), 0.1
+    core = condense(L, shift, slowest)
+    factor = Factor(core.S)
+    assert factor.light == bool(light)
+    X = np.random.default_rng(0).standard_normal((L.shape[0], 4))
+    expected = np.linalg.solve(L.toarray() + shift * np.eye(L.shape[0]), X)
+    np.testing.assert_allclose(core.solve(factor, X), expected, rtol=0, atol=1e-11)
+    y = X[: core.nodes.size, 0]
+    np.testing.assert_allclose(factor.solve(y), np.linalg.solve(core.S.toarray(), y), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("slowest", [0.0, 4.0, 40.0])
+def test_eigenvalues_below_a_number_are_counted(slowest):
+    for L in (roads(seed=2), roads(seed=3, weighted=True), roads(n=60, extra=60, seed=4)):
+        core = condense(L, 0.2, slowest)
+        factor, lam = Factor(core.S), np.linalg.eigvalsh(L.toarray())
+        for k in (1, 2, 7, 30, 50):
+            sigma = 0.6 * lam[k - 1] + 0.4 * lam[k]
+            count, rounding = core.below(factor, sigma)
+            assert count == k
+            assert rounding < 1e-9
+
+
+def test_pieces_stay_as_fast_as_asked_for():
+    n = 400
+    path = scipy.sparse.diags_array([np.ones(n - 1)] * 2, offsets=[-1, 1], shape=(n, n))
+    L = scipy.sparse.csr_array(kl.laplacian(path).to_scipy())
+    sizes = []
+    for slowest in (2.0, 30.0):
+        core = condense(L, 0.0, slowest)
+        T = np.setdiff1d(np.arange(n), core.nodes)
+        lowest = np.linalg.eigvalsh(L.toarray()[np.ix_(T, T)])[0]
+        assert 0.5 / slowest <= lowest
+        sizes.append(core.nodes.size)
+    assert sizes[1] < sizes[0] < n
+
+
+def test_what_is_not_thin_or_not_symmetric_is_left_whole():
+    dense = scipy.sparse.csr_array(
+        kl.laplacian(scipy.sparse.csr_array(random_graph(30, 0.5, seed=0).numpy())).to_scipy()
+    )
+    core = condense(dense, 0.5, 40.0)
+    assert core.M is None
+    np.testing.assert_allclose(core.S.toarray(), dense.toarray() + 0.5 * np.eye(30))
+    L = roads()
+    lopsided = scipy.sparse.csr_array(scipy.sparse.triu(L))
+    assert condense(lopsided, 0.5, 40.0).M is None
+
+
+def test_the_matrix_is_left_alone():
+    L = roads()
+    before = [part.copy() for part in (L.indptr, L.indices, L.data)]
+    core = condense(L, 0.5, 40.0)
+    core.below(Factor(core.S), 0.1)
+    for part, old in zip((L.indptr, L.indices, L.data), before, strict=True):
+        np.testing.assert_array_equal(part, old)

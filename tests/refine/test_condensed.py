@@ -1,0 +1,185 @@
+"""Large sparse graphs by the inverse of their core, beside dense eigenvectors and closed forms."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+import krylow as kl
+from krylow import recipes
+from krylow.linalg import elimination, fill
+from krylow.refine import condensed
+from krylow.testing import lowest
+
+
+def line(n):
+    return scipy.sparse.diags_array([np.ones(n - 1)] * 2, offsets=[-1, 1], shape=(n, n)).tocsr()
+
+
+def grid(a, b):
+    eye = scipy.sparse.eye_array
+    return scipy.sparse.csr_array(scipy.sparse.kron(line(a), eye(b)) + scipy.sparse.kron(eye(a), line(b)))
+
+
+def roads(n, seed=0):
+    """Streets of a coarse grid, some of them closed, each with bends on it, and a few dead ends."""
+    rng = np.random.default_rng(seed)
+    side = int((n / 6) ** 0.5)
+    streets = scipy.sparse.triu(grid(side, side)).tocoo()
+    open_ = rng.random(streets.nnz) < 0.8
+    i, j = streets.row[open_], streets.col[open_]
+    bends = rng.multinomial(n - side**2, np.full(i.size + 20, 1 / (i.size + 20)))
+    starts, ends, rows, cols = np.r_[i, rng.integers(0, side**2, 20)], np.r_[j, np.full(20, -1)], [], []
+    following = side**2
+    for a, b, count in zip(starts, ends, bends, strict=True):
+        chain = [a, *range(following, following + count), *([b] if b >= 0 else [])]
+        following += count
+        rows += chain[:-1]
+        cols += chain[1:]
+    W = scipy.sparse.csr_array((np.ones(len(rows)), (rows, cols)), shape=(n, n))
+    W = W + W.T
+    _, label = scipy.sparse.csgraph.connected_components(W)
+    main = np.nonzero(label == np.bincount(label).argmax())[0]
+    W = scipy.sparse.csr_array(W[main][:, main])
+    W.data[:] = 1.0
+    return W
+
+
+ROADS = roads(700)
+COPY = roads(250, seed=3)
+
+
+@pytest.fixture(autouse=True)
+def small_graphs_are_large(monkeypatch):
+    monkeypatch.setattr(recipes, "PROOF_LIMIT", 200)
+
+
+@pytest.fixture(params=["condensed", "whole", "counted by a probe", "without numba"])
+def way(request, monkeypatch):
+    if request.param == "whole":
+        monkeypatch.setattr(condensed, "SLOWEST", 0.0)
+    if request.param == "counted by a probe":
+        monkeypatch.setattr(elimination, "LIGHT", 0)
+    if request.param == "without numba":
+        for module in (elimination, fill):
+            monkeypatch.setattr(module, "available", lambda: False)
+    return request.param
+
+
+def assert_right(W, k, tol, kind=None):
+    L = kl.laplacian(W, kind)
+    assert L.n > 200
+    sub = kl.subspace(L, k, method="shift_invert", tol=tol)
+    _, U = lowest(L.to_dense(), k)
+    error = float(kl.metrics.subspace_error(sub.basis, U))
+    assert sub.status.name == "CONVERGED"
+    assert error <= float(sub.error_bound) <= tol
+    residuals = torch.linalg.vector_norm(L @ sub.basis - sub.basis * sub.ritz_values, dim=0)
+    torch.testing.assert_close(sub.residuals, residuals, rtol=1e-3, atol=1e-7)
+    return sub
+
+
+@pytest.mark.parametrize("k", [7, 30])
+@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+def test_roads(way, tol, k):
+    sub = assert_right(ROADS, k, tol)
+    assert sub.evidence is not None
+
+
+@pytest.mark.parametrize("kind", ["normalized", "generalized"])
+def test_other_laplacians(kind):
+    loops = scipy.sparse.diags_array((np.arange(ROADS.shape[0]) % 9 == 0) * 0.5)
+    assert_right(ROADS + loops if kind == "generalized" else ROADS, 8, 1e-4, kind)
+
+
+def test_weights_and_signs():
+    rng = np.random.default_rng(0)
+    upper = scipy.sparse.triu(ROADS).tocoo()
+    for weight in (10.0 ** rng.uniform(-2, 1, upper.nnz), np.where(rng.random(upper.nnz) < 0.05, -1.0, 1.0)):
+        W = scipy.sparse.csr_array((weight, (upper.row, upper.col)), shape=ROADS.shape)
+        assert_right(W + W.T, 8, 1e-4)
+
+
+def test_the_core_is_what_is_iterated_on():
+    """A path of 20,000 nodes, of which a fraction is left."""
+    n, k = 20_000, 9
+    L = kl.laplacian(line(n))
+    assert elimination.condense(L.to_scipy(), 0.0, condensed.SLOWEST).nodes.size < n / 8
+    sub = kl.subspace(L, k, method="shift_invert", tol=1e-6)
+    j = torch.arange(n, dtype=torch.float64)[:, None]
+    U = torch.cos(torch.pi * (j + 0.5) * torch.arange(k, dtype=torch.float64) / n)
+    assert sub.status.name == "CONVERGED"
+    assert float(kl.metrics.subspace_error(sub.basis, U / U.norm(dim=0))) <= float(sub.error_bound)
+
+
+def test_copies_of_a_graph_are_all_found(way):
+    """Four equal components: every frequency comes four times, of which one start sees one."""
+    W = scipy.sparse.csr_array(scipy.sparse.block_diag([COPY] * 4))
+    lam = np.linalg.eigvalsh(kl.laplacian(COPY).to_scipy().toarray())
+    for k in (4, 12):
+        sub = kl.subspace(kl.laplacian(W), k, method="shift_invert", tol=1e-6)
+        assert sub.status.name == "CONVERGED"
+        expected = torch.from_numpy(np.repeat(lam, 4)[:k].copy())
+        torch.testing.assert_close(sub.ritz_values, expected, rtol=1e-4, atol=1e-9)
+    sub = kl.subspace(kl.laplacian(W), 10, method="shift_invert", tol=1e-6)
+    assert sub.status.name == "NO_GAP"
+    assert int(sub.certificate.well_defined) == 8
+
+
+def test_a_square_has_no_gap_inside_a_pair(way):
+    L = kl.laplacian(grid(21, 21))
+    statuses = {k: kl.subspace(L, k, method="shift_invert").status.name for k in (2, 3, 5, 6)}
+    assert statuses == {2: "NO_GAP", 3: "CONVERGED", 5: "NO_GAP", 6: "CONVERGED"}
+
+
+def test_isolated_nodes_and_components_are_deflated():
+    W = scipy.sparse.csr_array(scipy.sparse.block_diag([ROADS, COPY, np.zeros((3, 3))]))
+    sub = assert_right(W, 9, 1e-5)
+    assert float(sub.ritz_values[:5].abs().max()) < 1e-12
+    assert kl.subspace(kl.laplacian(W), 4, method="shift_invert").status.name == "NO_GAP"
+    assert kl.subspace(kl.laplacian(W), 5, method="shift_invert").status.name == "CONVERGED"
+
+
+def test_what_was_not_finished_is_not_called_converged():
+    sub = kl.subspace(kl.laplacian(ROADS), 20, method="shift_invert", tol=1e-8, max_products=24)
+    assert sub.status.name == "MAX_STEPS"
+    assert sub.basis.shape[-1] == 20
+
+
+def test_single_precision_follows_the_input():
+    sub = kl.subspace(kl.laplacian(ROADS.astype(np.float32)), 7, method="shift_invert")
+    assert sub.basis.dtype == torch.float32
+    assert sub.status.name == "CONVERGED"
+
+
+def test_too_large_a_factor_is_refused(monkeypatch):
+    from krylow.refine import shift_invert
+
+    monkeypatch.setitem(shift_invert.large_shift_invert.__kwdefaults__, "max_fill", 1000)
+    with pytest.raises(kl.InputError, match=r"at most 1e\+03 entries, got one of about .*chebyshev"):
+        kl.subspace(kl.laplacian(grid(40, 40)), 5, method="shift_invert")
+
+
+def test_equal_calls_give_equal_answers():
+    L = kl.laplacian(ROADS)
+    first, second = (kl.subspace(L, 7, method="shift_invert", seed=3).basis for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_the_gradient_is_that_of_the_projector():
+    W = torch.from_numpy(ROADS.toarray()).to_sparse_coo().coalesce()
+    values = W.values().clone().requires_grad_()
+    L = kl.laplacian(torch.sparse_coo_tensor(W.indices(), values, W.shape))
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal(L.n))
+    kl.subspace(L, 7, method="shift_invert", tol=1e-12).project(x).square().sum().backward()
+    lam, U = torch.linalg.eigh(L.to_dense().detach())
+    a, b = U[:, :7].T @ x, U[:, 7:].T @ x
+    mixed = (a[:, None] * b[None, :]) / (lam[:7, None] - lam[None, 7:])
+    G = 2 * U[:, :7] @ mixed @ U[:, 7:].T  # d(x' P x) = <G, dL>
+    i, j = W.indices()
+    by_entry = G.diagonal()[i] - G[i, j]
+    paired = torch.sparse_coo_tensor(W.indices(), values.grad, W.shape).to_dense()
+    expected = torch.sparse_coo_tensor(W.indices(), by_entry, W.shape).to_dense()
+    torch.testing.assert_close(
+        paired + paired.T, expected + expected.T, rtol=1e-4, atol=1e-4 * float(by_entry.abs().max())
+    )

@@ -1,0 +1,70 @@
+"""Band Lanczos in the inner product of a mass, beside scipy's dense generalised eigenproblem."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse
+
+from krylow.refine.inverse_lanczos import InverseLanczos
+
+
+def pencil(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((n, n))
+    M = scipy.sparse.diags_array(rng.uniform(0.5, 2, n)).tocsr() + 0.1 * scipy.sparse.eye_array(n, k=1).tocsr()
+    M = scipy.sparse.csr_array(M + M.T)
+    return A @ A.T + 0.1 * np.eye(n), M
+
+
+def run(S, M, size, keep, steps, deflated=None, starts=1, seed=0):
+    deflated = np.zeros((0, S.shape[0])) if deflated is None else deflated
+    image = np.eye(S.shape[0]) if M is None else M.toarray()
+
+    def product(y):
+        z = np.linalg.solve(S, y)
+        return z - deflated.T @ (deflated @ (image @ z))
+
+    lanczos = InverseLanczos(product, M, deflated, size, keep, np.random.default_rng(seed))
+    lanczos.start(starts)
+    for _ in range(steps):
+        lanczos.advance()
+    return lanczos
+
+
+@pytest.mark.parametrize(("size", "steps"), [(40, 30), (16, 80)], ids=["one basis", "restarted"])
+@pytest.mark.parametrize("starts", [1, 3])
+def test_the_largest_values_of_the_inverse(starts, size, steps):
+    S, M = pencil()
+    lanczos = run(S, M, size, 9, steps, starts=starts)
+    values, Y, residuals = lanczos.ritz()
+    lam, U = scipy.linalg.eigh(S, M.toarray())
+    np.testing.assert_allclose(values[:4], 1 / lam[:4], rtol=1e-9)
+    X = lanczos.vectors(Y[:, :6])
+    np.testing.assert_allclose(X.T @ (M @ X), np.eye(6), atol=1e-12)
+    np.testing.assert_allclose(np.abs(np.diag(U[:, :4].T @ (M @ X[:, :4]))), 1, atol=1e-8)
+    R = np.linalg.solve(S, M @ X) - X * values[:6]
+    measured = np.sqrt(np.einsum("ij,ij->j", R, M @ R))
+    np.testing.assert_allclose(residuals[:6], measured, rtol=1e-6, atol=1e-12 * values[0])
+
+
+def test_a_start_sees_one_copy_and_another_start_the_next():
+    values = np.r_[1.0, 1.0, 1.0, np.linspace(3, 40, 37)]
+    lanczos = run(np.diag(values), None, 36, 12, 12)
+    assert (np.abs(lanczos.ritz()[0] - 1) < 1e-6).sum() == 1
+    lanczos.start(2)
+    for _ in range(30):
+        lanczos.advance()
+    assert (np.abs(lanczos.ritz()[0] - 1) < 1e-6).sum() == 3
+
+
+def test_what_is_deflated_does_not_come_back():
+    S, M = pencil(seed=1)
+    lam, U = scipy.linalg.eigh(S, M.toarray())
+    values, _, _ = run(S, M, 40, 9, 35, deflated=U[:, :2].T.copy()).ritz()
+    np.testing.assert_allclose(values[:3], 1 / lam[2:5], rtol=1e-9)
+
+
+def test_a_closed_space_takes_another_start_until_everything_is_found():
+    lanczos = run(np.diag([1.0, 1.0, 2.0, 2.0, 2.0]), None, 9, 4, 20)
+    np.testing.assert_allclose(lanczos.ritz()[0], [1, 1, 0.5, 0.5, 0.5][: lanczos.expanded], rtol=1e-12)
+    assert lanczos.expanded >= 4
