@@ -108,13 +108,17 @@ def evaluate(
 ) -> tuple[Tensor, Tensor]:
     """Return the members' errors on the test graphs and their Krylov ceilings, ``(C, graphs)``, means over the draws.
 
-    The random vectors of a seed are the same for every network and method: comparisons are paired.
+    The random vectors of a seed are the same for every network and method: comparisons are paired. A seed's members are
+    measured together on its graphs: what does not depend on them, as a probe's Krylov sequence, is computed once.
     """
-    spectra: Spectra = getattr(task, part)[origin]
-    z = spectra.rotate(task.draw(part, draws)[:, origin])  # (draws, C, graphs, n, 1)
-    measured = [population.measure(spectra, z[i]) for i in range(draws)]
-    errors, ceilings = (torch.stack(column).mean(0) for column in zip(*measured, strict=True))
-    return errors, ceilings
+    part_spectra: Spectra = getattr(task, part)
+    z = part_spectra.rotate(task.draw(part, draws))  # (draws, S, graphs, n, 1)
+    out = torch.empty(2, len(origin), z.shape[2], dtype=z.dtype)
+    for seed in origin.unique().tolist():
+        members = (origin == seed).nonzero()[:, 0]
+        measured = [torch.stack(population.measure(part_spectra[seed], z[i, seed], members)) for i in range(draws)]
+        out[:, members] = torch.stack(measured).mean(0)
+    return out[0], out[1]
 
 
 def curves_csv(fitted: Fitted) -> str:

@@ -68,10 +68,13 @@ class Population(nn.Module):
             return span_error(krylov, self.k)
         return subspace_error(ritz(krylov, self.k)[1], spectra.target(self.k))
 
-    def measure(self, spectra: Spectra, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the errors, and the least errors that any extraction from the same bases could have, ``(C, B)``."""
+    def measure(self, spectra: Spectra, z: Tensor, members: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the errors, and the least errors that any extraction from the same bases could have, ``(C, B)``.
+
+        The spectra and vectors may be one set of graphs for all members, of batch shape ``(B,)``.
+        """
         with torch.no_grad():
-            krylov = self.krylov(spectra.operator(), z)
+            krylov = self.krylov(spectra.operator(), z, members)
             basis, target = ritz(krylov, self.k)[1], spectra.target(self.k)
             target = target.expand(*basis.shape)
             return subspace_error(basis, target), krylov_ceiling(krylov.V, target)

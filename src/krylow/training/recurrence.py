@@ -36,18 +36,19 @@ def diagonal_lanczos(L: DiagonalOperator, v: Tensor, m: int, gamma1: Tensor, gam
     L
         The eigenvalues, ``(*batch, n)``.
     v
-        ``(*batch, n, 1)`` start.
+        ``(*batch, n, 1)`` start; the gammas may have dimensions that it has not.
     m
         Number of steps.
     gamma1, gamma2
         Relaxation factors, broadcastable to ``(*batch, m)``.
     """
     lam = L.eigenvalues
+    shape = torch.broadcast_shapes(v.shape[:-2], gamma1.shape[:-1], gamma2.shape[:-1])
+    v = v.expand(*shape, *v.shape[-2:])
     if not kernels.compiled_for(lam, v, gamma1, gamma2) or L.mask is not None:
         return lanczos(L, v, m, gamma1=gamma1, gamma2=gamma2)
     L.products += m
     L.passes += m
-    shape = v.shape[:-2]
     rows = (t.expand(*shape, m) for t in (gamma1, gamma2))
     limits = torch.stack([breakdown_threshold(L), L.norm_bound()], dim=-1).expand(*shape, 2)
     V, alpha, beta, residual, steps = _DiagonalLanczos.apply(lam.expand(*shape, L.n), v[..., 0], *rows, limits, m)
