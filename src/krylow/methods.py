@@ -50,6 +50,8 @@ GEOMETRIC = 0.1
 #: estimate, is nearly a tree.
 TREE_NEIGHBORS = 3.5
 TREE_FILL = 3.0
+#: Degrees lie far apart if the largest is so many times the mean: the diagonal then tells the methods most.
+WIDE_DEGREES = 10.0
 
 
 def subspace(
@@ -258,4 +260,8 @@ def _choose_large(L: SparseOperator) -> tuple[str, str]:
     seen = f"a walk from one node meets at most {widest:.1%} of {L.n} nodes at a time"
     if widest <= GEOMETRIC:
         return "multilevel", f"{seen}, so that coarser graphs are like it"
+    diagonal = L.diagonal().detach().abs()
+    spread = float(diagonal.max() / diagonal.mean()) if bool(diagonal.any()) else 1.0
+    if spread > WIDE_DEGREES:
+        return "lobpcg", f"{seen}, and its largest degree is {spread:.0f} times the mean"
     return "chebyshev", f"{seen}, so that no coarser graph is like it"

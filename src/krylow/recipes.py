@@ -9,7 +9,7 @@ unrolled         learned probe               m relaxed steps, learned gammas    
 thick_restart    Gaussian block              restarted within a basis limit           Rayleigh-Ritz
 chebyshev        Gaussian block              Chebyshev filter, adaptive interval      Rayleigh-Ritz
 multilevel       a coarser graph's answer    smoothing and coarse corrections         Rayleigh-Ritz
-lobpcg           Gaussian block              scipy's LOBPCG                           Rayleigh-Ritz
+lobpcg           Gaussian block              scipy's LOBPCG; large: our own           Rayleigh-Ritz
 shift_invert     Gaussian vector             Lanczos on (L + shift I)^-1              Rayleigh-Ritz
 ===============  ==========================  =======================================  ==========================
 """
@@ -37,6 +37,7 @@ from krylow.refine.chebyshev import chebyshev_subspace, filtered_subspace
 from krylow.refine.lanczos import lanczos
 from krylow.refine.lobpcg import lobpcg
 from krylow.refine.multilevel import multilevel_subspace
+from krylow.refine.preconditioned import preconditioned_subspace
 from krylow.refine.progress import Callback, Watch
 from krylow.refine.ritz import Evidence, Ritz
 from krylow.refine.shift_invert import large_shift_invert, shift_invert
@@ -45,6 +46,9 @@ from krylow.start.gaussian import gaussian
 
 #: Refinements stop at this part of tol by their own estimate, so that the certificate, which is stricter, agrees.
 SAFETY = 0.25
+
+#: Least guards of a block whose errors a coarser graph corrects.
+GUARDS = 3
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,7 @@ def _multilevel(L: Operator, k: int, options: Options) -> Subspace:
         raise InputError('method="multilevel" joins nodes of L, so its entries must be known, got a function.')
     if L.batch_shape or not _is_large(L, k):
         return replace(_exact(L, k, options), why=f"{L.n} nodes are few enough to be the coarsest level")
-    width = _block_width(L, k, options)
+    width = _block_width(L, k, options, least=GUARDS)
 
     def run(A: Operator, null: NullSpace | None) -> Ritz:
         S = A if isinstance(A, SparseOperator) else _sparse(A)
@@ -178,11 +182,15 @@ def _multilevel(L: Operator, k: int, options: Options) -> Subspace:
     return _large(L, k, run, f"coarser graphs, then a block of {width} vectors")
 
 
-def _block_width(L: Operator, k: int, options: Options) -> int:
-    """Return the width of a large graph's block: with guards, which set the speed, and a multiple of eight columns."""
+def _block_width(L: Operator, k: int, options: Options, least: int | None = None) -> int:
+    """Return the width of a large graph's block, a multiple of eight columns with at least so many guards.
+
+    None: as many as a filter needs to be fast, whose speed the guards set.
+    """
+    guards = max(6, 2 * k // 5) if least is None else least
     if options.m is not None and options.m <= k:
         raise InputError(f"the block's width m must be more than k = {k}, got {options.m}.")
-    return min(options.m or -(-(k + max(6, 2 * k // 5)) // 8) * 8, L.n)
+    return min(options.m or -(-(k + guards) // 8) * 8, L.n)
 
 
 def _sparse(L: Operator) -> SparseOperator:
@@ -222,6 +230,8 @@ def _null_answer(L: Operator, null: NullSpace, k: int) -> Ritz:
 
 
 def _lobpcg(L: Operator, k: int, options: Options) -> Subspace:
+    if isinstance(L, SparseOperator) and _is_large(L, k):
+        return _large_lobpcg(L, k, options)
     width = min(int(L.sizes.min()), options.m or k + max(2, k // 5))
     if width < k:
         raise InputError(f"the block's width m must be at least k = {k}, got {width}.")
@@ -233,6 +243,26 @@ def _lobpcg(L: Operator, k: int, options: Options) -> Subspace:
         return lobpcg(A, X, k, tol=SAFETY * options.tol, max_products=limit, watch=watch)
 
     return _refined(L, k, run, f"scipy's LOBPCG on a block of {width} vectors")
+
+
+def _large_lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
+    # A row of sixteen float32 is a line of the cache.
+    width = _block_width(L, k, options) if options.m is not None else min(-(-(k + max(6, 2 * k // 5)) // 16) * 16, L.n)
+
+    def run(A: Operator, null: NullSpace | None) -> Ritz:
+        assert isinstance(A, SparseOperator)
+        return preconditioned_subspace(
+            A,
+            gaussian(A, width, generator=options.generator),
+            k,
+            null,
+            tol=options.tol,
+            max_products=options.max_products or 4000 * width,
+            generator=options.generator or torch.Generator(device=A.device).manual_seed(0),
+            watch=Watch(A, options.tol, options.callback),
+        )
+
+    return _large(L, k, run, f"a block of {width} vectors, filtered and corrected through the diagonal")
 
 
 def _shift_invert(L: Operator, k: int, options: Options) -> Subspace:

@@ -1,0 +1,373 @@
+r"""The lowest frequencies of one large graph whose degrees lie far apart: filter and corrections through the diagonal.
+
+First a block is filtered by Chebyshev polynomials not of L but of $B = M^{-1/2} (L - \sigma) M^{-1/2}$
+(:mod:`krylow.refine.pencil`), whose lowest vectors are nearly those of L. What is left, because the frequencies sought
+are not all equal to $\sigma$, is taken away by corrections: to the block X with residuals R, the vectors
+$W = M^{-1/2} q(B) M^{-1/2} R \approx (L - \sigma)^{-1} R$ are joined, and the last step's direction P, and the lowest
+Ritz vectors of L in span(X, P, W) are the next block, as in LOBPCG.
+
+The error is measured on the way. A step moves the wanted vectors by nearly all that they were off: by theory it leaves
+$1 / \cosh^2(d \, \mathrm{arcosh}(\cdot))$ of the squared error, by experience what the step before left, and the larger
+of the two is believed of it and of all that would follow.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from krylow.linalg.components import NullSpace
+from krylow.operators import SparseOperator
+from krylow.refine.chebyshev import DOUBT, SINGLE_TOL, Outcome, conclude
+from krylow.refine.filtered import ROWS, FilteredBlock, gram, orthonormalize_
+from krylow.refine.pencil import first_frequency, scale
+from krylow.refine.progress import Watch
+from krylow.refine.ritz import Ritz
+
+#: The filter of B runs until this error of B's own vectors, and until this one before the shift is looked at.
+COARSE, ROUGH = 2e-2, 0.2
+MOST_PASSES = 400
+#: Shifts that are tried, and how far below 0 all wanted frequencies of B may be before the shift is far too high.
+ROUNDS, NEAR = 6, 0.1
+#: The shift is put in the middle of the wanted frequencies, if it is farther from there than this part of the distance
+#: to the last guard.
+OFF = 0.2
+#: The first sweep filters from this part of B's top, with this degree; degrees of those that follow, and the growth
+#: that rounding allows between the first vector and the last.
+FIRST_CUT, FIRST_DEGREE = 16, 12
+DEGREES = (4, 48)
+#: The wanted frequencies of B are this near a filter's cut, relative to that, if they are at it or above.
+CLAMPED = 0.02
+GROWTH = {torch.float32: 1e5, torch.float64: 1e10}
+#: Degrees of a correction, and the factor by which it should shrink the vectors' error at least and at most.
+STEP_DEGREES = (6, 40)
+SHRINK = (4.0, 20.0)
+#: What the first step is believed to leave of the squared error, and the most that any step is.
+FIRST_RATIO, MOST_RATIO = 0.25, 0.95
+#: Vectors are off by somewhat more than a step moves them.
+CAUTION = 2.0
+#: The part of the error asked for that a step aims at.
+AIM = 0.3
+#: Wanted vectors that leak this part of the error asked for and still move will not come apart: there is no gap.
+SETTLED = 1e-2
+#: Units of rounding, relative to the wanted frequencies, by which vectors are coupled anyway.
+ROUNDING = 2.0
+#: Directions of a step that are this small against its largest are rounding.
+LEAST_DIRECTION = 1e-6
+#: Inner products with the block that one more projection may take from corrections without another, and most of these.
+ORTHOGONAL, MOST_PROJECTIONS = 1e-3, 5
+#: float32 is used where its rounding, times the largest degree, is this small against the first frequency.
+SINGLE_SCALE = 1e-2
+
+
+def preconditioned_subspace(
+    L: SparseOperator,
+    X: Tensor,
+    k: int,
+    null: NullSpace | None,
+    *,
+    tol: float,
+    max_products: int,
+    generator: torch.Generator,
+    watch: Watch | None = None,
+) -> Ritz:
+    """Return Ritz pairs of one large graph, the k lowest of which have an estimated error of at most ``tol``.
+
+    Parameters
+    ----------
+    L
+        The operator, of one graph.
+    X
+        ``(n, s)`` start block with s > k.
+    k
+        Wanted pairs.
+    null
+        Null vectors of L, which are not iterated for where they are the lowest; there must be fewer than k of them.
+    tol
+        Estimated normalised squared subspace error to stop at.
+    max_products
+        Most products with L.
+    generator
+        Of the vector that looks for the first frequency.
+    watch
+        Told of every correction. Ctrl-C ends the iteration with what the last one found.
+    """
+    null = null if null is not None and null.lowest and null.count else None
+    D = L.double()
+    shift = first_frequency(D, null, generator)
+    A = D.single() if _single_suffices(D, shift, tol) else D.double()
+    search = Search(A, X.to(A.dtype), k, null, max_products)
+    if watch is not None:
+        watch.count(A)
+        watch.count(D)
+    try:
+        search.filter(shift)
+        search.correct(tol / DOUBT, watch)
+    except KeyboardInterrupt:
+        search.outcome = replace(search.outcome, interrupted=True)
+    block = FilteredBlock(A, search.basis(), 0.0)
+    block.theta = search.frequencies()
+    pairs = conclude(L, D, block, k, search.outcome)
+    L.products += A.products + D.products
+    L.passes += A.passes + D.passes
+    return pairs
+
+
+def _single_suffices(D: SparseOperator, first: float, tol: float) -> bool:
+    rounding = torch.finfo(torch.float32).eps * float(D.diagonal().abs().max())
+    return tol >= SINGLE_TOL and rounding <= SINGLE_SCALE * abs(first)
+
+
+class Search:
+    """The block of one graph on its way to the lowest frequencies.
+
+    Parameters
+    ----------
+    A
+        L in the precision of the search, which counts all products.
+    X
+        ``(n, s)`` start block.
+    k
+        Wanted vectors, null vectors included.
+    null
+        Null vectors to keep apart; None: none.
+    max_products
+        Most products.
+
+    Attributes
+    ----------
+    X
+        ``(n, s)`` orthonormal, beside the null space, in the order of rising frequency once it is filtered.
+    theta
+        ``(s,)`` float64 Ritz values.
+    outcome
+        What is known of the error.
+    """
+
+    def __init__(self, A: SparseOperator, X: Tensor, k: int, null: NullSpace | None, max_products: int) -> None:
+        self.A, self.k, self.null, self.limit = A, k, null, max_products
+        self.wanted = k - (null.count if null else 0)
+        self._take(X)
+        self.theta = torch.full((X.shape[1],), torch.inf, dtype=torch.float64)
+        self.outcome = Outcome(math.inf, 0)
+        self._columns = min(X.shape[1], -(-self.wanted // 16) * 16)
+        self._LX, self._deep = self.X, self.X[:, :0]
+        self._low, self._end = 1.0, 0.0
+        self._last: tuple[Tensor, Tensor] | None = None  # the direction of the last step, and its product
+        self._inner = torch.empty(0)  # of X and that direction
+
+    def _clean(self, X: Tensor) -> Tensor:
+        return X.contiguous() if self.null is None else self.null.remove(X).contiguous()
+
+    def _take(self, X: Tensor) -> None:
+        """Make X the block, beside the null space: twice, since a column near that is mostly rounding after once."""
+        self.X = orthonormalize_(self._clean(X))
+        if self.null is not None:
+            self.X = orthonormalize_(self._clean(self.X))
+
+    def basis(self) -> Tensor:
+        """Return null vectors and block, ``(n, count + s)``."""
+        return self.X if self.null is None else torch.cat([self.null.basis(dtype=self.X.dtype), self.X], dim=1)
+
+    def frequencies(self) -> Tensor:
+        """Return the Ritz values of :meth:`basis`."""
+        return torch.cat([self.theta.new_zeros(self.k - self.wanted), self.theta])
+
+    def filter(self, shift: float) -> None:
+        """Filter the block through pencils of better and better shifts, then rotate it to Ritz vectors of L."""
+        goal, low = ROUGH, math.inf
+        for _ in range(ROUNDS):
+            self.pencil = scale(self.A, shift)
+            # B's own vectors next to the null ones grow the most: the filter has to know of them from the start.
+            start = self.basis()[:, : self.X.shape[1]]
+            block = FilteredBlock(self.pencil.operator, self.pencil.from_graph(start).contiguous(), self.pencil.top)
+            try:
+                self._sweep(block, min(low, block.high / FIRST_CUT), goal)
+                away = self._away(block)
+                if away <= OFF and goal > COARSE:
+                    self._sweep(block, float(block.theta[-1]), COARSE)
+            finally:
+                self._take(self.pencil.to_graph(block.X))
+                self._count()
+            self._deep = block.X[:, block.theta.to(block.X.device) < -NEAR].contiguous()
+            self._low, self._end = float(block.theta[-1]), float(block.theta[self.k - 1])
+            if away <= OFF or (goal == COARSE and self._end >= -NEAR):
+                break
+            goal = COARSE if self._end >= -NEAR else ROUGH
+            shift = self._middle_of_graph(block)
+            low = 2 * max(self._low - self._middle(block), 1e-3 * block.high)
+        self._low = min(max(self._low, 1e-3 * self.pencil.top), 0.5 * self.pencil.top)
+        self._LX = self.A @ self.X
+        H = gram(self.X, self._LX).cpu()
+        self.theta, Q = torch.linalg.eigh((H + H.mT) / 2)
+        self.X, self._LX = _combine([self.X], Q), _combine([self._LX], Q)
+
+    def _sweep(self, block: FilteredBlock, low: float, goal: float) -> None:
+        """Sweep until the error of B's own wanted vectors is at most ``goal``, or all are far below the shift."""
+        B, k = block.L, self.k
+        while self.A.products + B.products < self.limit and B.passes < MOST_PASSES:
+            known = bool(block.theta.isfinite().all())
+            first = float(block.theta[0]) if known else 0.0
+            low = max(low, first + 1e-7 * block.high)
+            degree = _filter_degree(block, k, low, goal) if known else FIRST_DEGREE
+            block.sweep(k, degree, low, min(first, low - 1e-3 * (block.high - low)))
+            if block.error(k) <= goal or (block.sweeps > 1 and float(block.theta[k - 1]) < -NEAR):
+                return
+            above = low - float(block.theta[k - 1]) <= CLAMPED * abs(low)  # a filter sees no frequency above its cut
+            low = min(2 * abs(low), block.high / 2) if above else min(low, float(block.theta[-1]))
+
+    def _middle(self, block: FilteredBlock) -> float:
+        """Return the middle of B's wanted frequencies."""
+        return float(block.theta[self.k - self.wanted] + block.theta[self.k - 1]) / 2
+
+    def _away(self, block: FilteredBlock) -> float:
+        """Return how far that is from 0 over its distance from the last guard."""
+        middle = self._middle(block)
+        return abs(middle) / max(float(block.theta[-1]) - middle, 1e-3 * block.high)
+
+    def _middle_of_graph(self, block: FilteredBlock) -> float:
+        """Return the middle of L's wanted frequencies, from the Rayleigh quotients of the filtered vectors."""
+        X = self.pencil.to_graph(block.X[:, self.k - self.wanted : self.k]).contiguous()
+        quotients = (X * (self.A @ X)).sum(0, dtype=torch.float64) / X.square().sum(0, dtype=torch.float64)
+        return float(quotients.min() + quotients.max()) / 2
+
+    def correct(self, tol: float, watch: Watch | None) -> None:
+        """Correct the wanted vectors until their estimated error is at most ``tol``, or no gap shows."""
+        before: float | None = None
+        while True:
+            degree = self._step_degree(tol)
+            if self.A.products + (degree + 1) * self._columns > self.limit:
+                return
+            C, S = self._step(degree)
+            moved = self._moved(C)
+            ratio = FIRST_RATIO if before is None else float(moved[-1]) / before
+            ratio = min(max(ratio, self._theory(degree)), MOST_RATIO)
+            left = ratio / (1 - ratio**0.5) ** 2  # all steps that would follow, as a geometric series
+            before = float(moved[-1])
+            self.outcome = self._judge(CAUTION * left * moved, left * S, tol)
+            if watch is not None:
+                watch.report(self.outcome.error)
+            leaks = left * float(1 - C[: self.X.shape[1], : self.wanted].square().sum() / self.wanted)
+            if self.outcome.error <= tol or leaks <= SETTLED * tol:
+                return
+
+    def _count(self) -> None:
+        """Add the pencil's products to those of A."""
+        B = self.pencil.operator
+        self.A.products += B.products
+        self.A.passes += B.passes
+        B.products, B.passes = 0, 0
+
+    def _theory(self, degree: int) -> float:
+        """Return the part of the squared error that a step of this degree leaves."""
+        high, low = self.pencil.top, self._low
+        x = (high + low - 2 * min(max(self._end, 0.0), low)) / (high - low)
+        return math.cosh(degree * math.acosh(max(x, 1.0))) ** -2
+
+    def _step_degree(self, tol: float) -> int:
+        error = self.outcome.error if math.isfinite(self.outcome.error) else COARSE
+        goal = min(max((error / (AIM * tol)) ** 0.5, SHRINK[0]), SHRINK[1])
+        least, most = STEP_DEGREES
+        return next((d for d in range(least, most) if self._theory(d) * goal**2 <= 1), most)
+
+    def _judge(self, moved: Tensor, S: Tensor, tol: float) -> Outcome:
+        """Return what is left of the error after every number of vectors."""
+        hidden = self.k - self.wanted
+        S = S.abs() + ROUNDING * torch.finfo(self.X.dtype).eps * self.theta[: self.wanted].abs().max()
+        doubt = S.diagonal()
+        apart = (self.theta - self.theta[:, None]).abs() - (doubt + doubt[:, None])
+        mixing = (S / apart.clamp(min=torch.finfo(torch.float64).tiny)).square().clamp(max=1)
+        counts = torch.arange(1, self.wanted + 1)
+        mixed = torch.stack([mixing[:j, j:].sum() / j for j in range(1, self.wanted + 1)])
+        total = (moved + mixed) * counts / (counts + hidden)
+        good = counts[total <= tol]
+        unique = int(good[-1]) if good.numel() else 0
+        return Outcome(float(total[-1].clamp(max=1)), hidden + unique)
+
+    def _step(self, degree: int) -> tuple[Tensor, Tensor]:
+        """Join corrections of the wanted vectors to the block and take the lowest Ritz vectors.
+
+        Returns the coefficients C of the new block over the old one (first rows) and what was joined, and S ``(s, s)``,
+        by which what was joined coupled the old vectors.
+        """
+        s, c = self.X.shape[1], self._columns
+        R = torch.addcmul(self._LX[:, :c], self.X[:, :c], self.theta[:c].to(self.X), value=-1)
+        W = self.pencil.solve(R, degree, self._low, self._deep)
+        self._count()
+        parts = [self.X] if self._last is None else [self.X, self._last[0]]
+        W = self._orthonormalized(W, parts)
+        LW = self.A @ W
+        products = [self._LX, LW] if self._last is None else [self._LX, self._last[1], LW]
+        parts.append(W)
+        new = torch.cat([gram(Z, LW) for Z in parts]).cpu()
+        old = torch.diag(self.theta) if self._last is None else self._inner
+        H = torch.cat([torch.cat([old, new[:-c].mT]), new], dim=1)
+        H = (H + H.mT) / 2
+        values, V = torch.linalg.eigh(H)
+        outer = H[s:, s:] - float(self.theta[self.wanted - 1]) * torch.eye(H.shape[0] - s, dtype=H.dtype)
+        S = H[:s, s:] @ torch.linalg.solve(outer, H[s:, :s])
+        C = V[:, :s]
+        direction = _directions(C, c)
+        both = torch.cat([C, direction], dim=1)
+        self._inner = both.mT @ H @ both
+        self.theta = values[:s]
+        self.X, self._LX, self._last = (
+            _combine(parts, C),
+            _combine(products, C),
+            (_combine(parts, direction), _combine(products, direction)),
+        )
+        return C, S
+
+    def _orthonormalized(self, W: Tensor, parts: list[Tensor]) -> Tensor:
+        """Return W made orthonormal and orthogonal to the parts and null vectors, as often as rounding asks for."""
+        for again in range(MOST_PROJECTIONS):
+            W = self._clean(orthonormalize_(W) if again else W)
+            inner = [gram(Z, W) for Z in parts]
+            for i in range(0, W.shape[0], ROWS):
+                for Z, G in zip(parts, inner, strict=True):
+                    W[i : i + ROWS].addmm_(Z[i : i + ROWS], G.to(W.dtype), alpha=-1)
+            if again and max(float(G.abs().max()) for G in inner) <= ORTHOGONAL:
+                break
+        return W
+
+    def _moved(self, C: Tensor) -> Tensor:
+        """Return how far the first 1, 2, ... wanted vectors moved, each as a normalised squared subspace error."""
+        kept = C[: self.wanted, : self.wanted].square().cumsum(0).cumsum(1).diagonal()
+        return 1 - kept / torch.arange(1, self.wanted + 1)
+
+
+def _directions(C: Tensor, columns: int) -> Tensor:
+    """Return orthonormal coefficients, beside C, of how the first vectors moved: what C's top block does not tell."""
+    s = C.shape[1]
+    moved = C[:, :columns].clone()
+    moved[:s] = 0.0
+    U, sizes, _ = torch.linalg.svd(moved - C @ (C.mT @ moved), full_matrices=False)
+    U = U[:, sizes > LEAST_DIRECTION * sizes[0]]
+    return torch.linalg.qr(U - C @ (C.mT @ U)).Q
+
+
+def _filter_degree(block: FilteredBlock, k: int, low: float, goal: float) -> int:
+    """Return the degree that should bring the error of B's first k down to ``goal``, within what rounding allows."""
+    rates = torch.acosh((1 + 2 * (low - block.theta) / (block.high - low)).clamp(min=1 + 1e-12))
+    least, most = DEGREES
+    growth = GROWTH[block.X.dtype] ** (1.0 if float(block.leakage[:k].max()) < 0.3 else 0.7)
+    most = max(least, min(most, int(math.log(2 * growth) / float(rates[0]))))
+    for degree in range(least, most):
+        if float((block.leakage[:k] / torch.cosh(degree * rates[:k])).square().mean()) <= AIM * goal:
+            return degree
+    return most
+
+
+def _combine(parts: list[Tensor], C: Tensor) -> Tensor:
+    """Return [parts] C, row block by row block."""
+    split = C.to(parts[0]).split([part.shape[1] for part in parts])
+    out = torch.empty(parts[0].shape[0], C.shape[1], dtype=parts[0].dtype, device=parts[0].device)
+    for i in range(0, out.shape[0], ROWS):
+        rows = out[i : i + ROWS]
+        torch.mm(parts[0][i : i + ROWS], split[0], out=rows)
+        for part, coefficients in zip(parts[1:], split[1:], strict=True):
+            rows.addmm_(part[i : i + ROWS], coefficients)
+    return out

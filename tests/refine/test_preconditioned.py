@@ -1,0 +1,217 @@
+"""One large graph whose degrees lie far apart, against ARPACK on the inverse and numpy's dense decomposition."""
+
+from functools import cache
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from scipy.sparse.linalg import eigsh
+
+import krylow as kl
+from krylow.certify import Status
+from krylow.linalg.components import null_space
+from krylow.methods import choose
+from krylow.metrics import subspace_error
+from krylow.refine.pencil import first_frequency, scale
+
+N = 2200
+
+
+def power_law(n=N, m=4, seed=0):
+    return sp.csr_array(nx.to_scipy_sparse_array(nx.barabasi_albert_graph(n, m, seed=seed), dtype=float))
+
+
+def weighted(orders, n=N, seed=0):
+    """A random regular graph whose weights lie over this many orders of magnitude."""
+    edges = np.array(nx.random_regular_graph(6, n, seed=seed).edges()).T
+    weights = 10 ** np.random.default_rng(seed).uniform(-orders / 2, orders / 2, edges.shape[1])
+    W = sp.coo_array((weights, edges), shape=(n, n)).tocsr()
+    return W + W.T
+
+
+def truth(L, k, shift=1e-4):
+    """The lowest k + 1 eigenpairs by ARPACK on the inverse of a shift, which lies below them if L has negative ones."""
+    A = sp.csc_array(L.to_scipy())
+    values, vectors = eigsh(A, k + 1, sigma=-shift, tol=1e-13, v0=np.ones(A.shape[0]) + np.arange(A.shape[0]) / 7)
+    order = np.argsort(values)
+    return values[order], torch.from_numpy(vectors[:, order])
+
+
+@cache
+def power_law_truth():
+    return truth(kl.laplacian(power_law()), 40)
+
+
+def check(found, L, k, tol, shift=1e-4, known=None):
+    values, U = known or truth(L, k, shift)
+    assert found.status == Status.CONVERGED, found.status
+    error = float(subspace_error(found.basis.double(), U[:, :k]))
+    assert error <= tol
+    assert error <= 10 * float(found.error_bound) + 1e-13  # what is claimed is not far below what is true
+    np.testing.assert_allclose(found.ritz_values.double(), values[:k], atol=30 * tol * abs(values[k]), rtol=1e-6)
+    return error
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-10])
+@pytest.mark.parametrize("k", [1, 9, 40])
+def test_a_power_law_is_solved_to_the_error_asked_for(k, tol):
+    L = kl.laplacian(power_law())
+    check(kl.subspace(L, k, method="lobpcg", tol=tol), L, k, tol, known=power_law_truth())
+
+
+def test_the_diagonal_saves_most_passes_where_degrees_lie_far_apart():
+    L = kl.laplacian(power_law(6000, 3, seed=1))
+    ours = kl.subspace(L, 10, method="lobpcg")
+    plain = kl.subspace(L, 10, method="chebyshev")
+    assert ours.status == plain.status == Status.CONVERGED
+    assert ours.passes < plain.passes / 2
+
+
+def test_auto_takes_it_where_degrees_lie_far_apart_and_nowhere_else():
+    wide, narrow = power_law(5000, 3), nx.to_scipy_sparse_array(nx.random_regular_graph(8, 5000, seed=0), dtype=float)
+    method, why = choose(kl.laplacian(wide), 5)
+    assert method == "lobpcg"
+    assert "largest degree" in why
+    assert choose(kl.laplacian(narrow), 5)[0] == "chebyshev"
+
+
+def test_no_certificate_is_computed_again():
+    L = kl.laplacian(power_law())
+    found = kl.subspace(L, 6, method="lobpcg")
+    products = L.products
+    assert found.status == Status.CONVERGED
+    assert L.products == products == found.products
+    assert not found.certificate.proved
+
+
+@pytest.mark.parametrize("orders", [4, 8, 12])
+def test_weights_over_many_orders_of_magnitude(orders):
+    L = kl.laplacian(weighted(orders))
+    values, vectors = truth(L, 14, 1e-2 * 10 ** (-orders / 2))
+    k = 3 + int(np.argmax(np.diff(np.log(values[2:12]))))  # at a wide gap
+    found = kl.subspace(L, k, method="lobpcg", tol=1e-4)
+    assert found.status == Status.CONVERGED
+    assert float(subspace_error(found.basis, vectors[:, :k])) <= 1e-4
+
+
+@pytest.mark.parametrize("kind", ["normalized", "signed", "generalized"])
+def test_other_laplacians(kind):
+    W = power_law(seed=3)
+    if kind == "signed":
+        upper = sp.triu(W, format="coo")
+        upper.data[np.random.default_rng(0).random(upper.nnz) < 0.2] *= -1
+        W = sp.csr_array(upper + upper.T)
+    if kind == "generalized":
+        W = sp.csr_array(W + sp.diags_array(np.random.default_rng(0).random(N)))
+    L = kl.laplacian(W, kind="combinatorial" if kind == "signed" else kind)
+    shift = 20.0 if kind == "signed" else 1e-4
+    check(kl.subspace(L, 8, method="lobpcg", tol=1e-4), L, 8, 1e-4, shift)
+
+
+def test_isolated_nodes_and_components():
+    """Null vectors, of which an isolated node has a zero on the diagonal, are read off; the others are iterated for."""
+    W = sp.block_diag([power_law(1500, 4, seed=1), power_law(1100, 3, seed=2), sp.csr_array((3, 3))], format="csr")
+    L = kl.laplacian(W)
+    found = kl.subspace(L, 11, method="lobpcg", tol=1e-5)
+    assert int((found.ritz_values.abs() < 1e-9).sum()) == 5
+    check(found, L, 11, 1e-5)
+
+
+def test_a_graph_of_k_components_needs_no_iteration():
+    L = kl.laplacian(sp.block_diag([power_law(900, 3, seed=s) for s in range(3)], format="csr"))
+    found = kl.subspace(L, 3, method="lobpcg")
+    assert found.status == Status.CONVERGED
+    assert found.passes == 0
+
+
+def test_repeated_frequencies_are_all_found_and_a_cut_between_them_is_named():
+    half = power_law(1400, 3, seed=5)
+    W = sp.block_diag([half, half], format="csr")  # every frequency twice
+    L = kl.laplacian(W)
+    found = kl.subspace(L, 8, method="lobpcg", tol=1e-5)
+    check(found, L, 8, 1e-5)
+    cut = kl.subspace(L, 7, method="lobpcg", tol=1e-5)
+    assert cut.status == Status.NO_GAP
+    assert int(cut.certificate.well_defined) == 6
+
+
+def test_float32_input():
+    W = power_law()
+    L = kl.laplacian(W.astype(np.float32))
+    found = kl.subspace(L, 9, method="lobpcg")
+    assert found.basis.dtype == torch.float32
+    check(found, kl.laplacian(W), 9, 1e-3)
+
+
+def test_the_same_seed_gives_the_same_answer():
+    L = kl.laplacian(power_law())
+    first, second, other = (kl.subspace(L, 5, method="lobpcg", seed=s) for s in (4, 4, 5))
+    assert torch.equal(first.basis, second.basis)
+    assert not torch.equal(first.basis, other.basis)
+
+
+def test_products_are_bounded_and_the_answer_then_claims_nothing():
+    L = kl.laplacian(power_law())
+    found = kl.subspace(L, 9, method="lobpcg", tol=1e-6, max_products=600)
+    assert found.status == Status.MAX_STEPS
+    assert found.products <= 1500  # a sweep that has begun is finished, and the first frequency is looked for before
+    assert found.basis.isfinite().all()
+
+
+def test_progress_and_interruption():
+    L = kl.laplacian(power_law())
+    seen = []
+    found = kl.subspace(L, 9, method="lobpcg", tol=1e-8, callback=seen.append)
+    assert found.status == Status.CONVERGED
+    assert seen[-1].passes <= found.passes
+    assert seen[-1].bound <= 1e-8 < seen[0].bound
+
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    stopped = kl.subspace(L, 9, method="lobpcg", tol=1e-8, callback=stop)
+    assert stopped.status == Status.INTERRUPTED
+    torch.testing.assert_close(stopped.basis.mT @ stopped.basis, torch.eye(9, dtype=torch.float64))
+
+
+def test_gradient_flows_to_the_weights():
+    W = power_law().tocoo()
+    weights = torch.from_numpy(W.data).requires_grad_()
+    A = torch.sparse_coo_tensor(np.stack([W.row, W.col]), weights, W.shape)
+    found = kl.subspace(kl.laplacian(A), 5, method="lobpcg", tol=1e-8)
+    found.project(torch.ones(N, 1, dtype=torch.float64) * torch.arange(N)[:, None]).square().sum().backward()
+    assert weights.grad.isfinite().all()
+    assert float(weights.grad.abs().max()) > 0
+
+
+def test_the_first_frequency_is_found_from_above():
+    L = kl.laplacian(power_law())
+    first = first_frequency(L, null_space(L), torch.Generator().manual_seed(0))
+    value = truth(L, 1)[0][1]
+    assert value * (1 - 1e-9) <= first <= 1.2 * value
+
+
+def test_the_scaled_matrix_has_a_short_spectrum_with_the_shift_at_zero():
+    L = kl.laplacian(power_law(600))
+    values, U = truth(L, 3)
+    pencil = scale(L, float(values[2]))
+    y = pencil.from_graph(U[:, 2:3])
+    assert float((pencil.operator @ y).norm() / y.norm()) < 1e-6
+    spectrum = np.linalg.eigvalsh(pencil.operator.to_dense().numpy())
+    assert (spectrum < -1e-8).sum() == 2  # as many as frequencies below the shift
+    assert spectrum[-1] <= pencil.top < 5 < 0.1 * float(L.gershgorin()[1])
+
+
+def test_solving_through_the_diagonal():
+    L = kl.laplacian(power_law(600))
+    values = truth(L, 1)[0]
+    pencil = scale(L, 0.5 * float(values[1]))
+    dense = np.linalg.eigh(pencil.operator.to_dense().numpy())
+    deep = torch.from_numpy(dense[1][:, :1].copy())
+    b = torch.randn(600, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x = pencil.solve(b, 60, float(dense[0][1]), deep)
+    left = pencil.to_graph(b) - pencil.operator @ pencil.from_graph(x)
+    left = left - deep @ (deep.mT @ left)
+    assert float(left.norm() / b.norm()) < 1e-6
