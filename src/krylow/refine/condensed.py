@@ -30,7 +30,7 @@ from krylow.linalg.elimination import Condensed, Factor, condense
 from krylow.linalg.fill import pattern_fill, refuse
 from krylow.operators import SparseOperator
 from krylow.refine.inverse_lanczos import InverseLanczos
-from krylow.refine.ritz import Evidence, Ritz, rotate
+from krylow.refine.ritz import Evidence, Ritz
 
 #: Pieces that are condensed have a lowest frequency of at least one over this, for weights of 1 on average.
 SLOWEST = 36.0
@@ -329,7 +329,11 @@ def _conclude(L: SparseOperator, problem: _Problem, found: _Found) -> Ritz:
         pairs = Ritz(torch.from_numpy(theta), X, torch.from_numpy(residuals))
     else:
         D = L.double()
-        pairs = rotate(D, torch.from_numpy(_rotated(found.X, np.eye(wanted + 1), problem)).to(D.device))
+        X = torch.from_numpy(np.concatenate([problem.null, found.X[:, :wanted]], axis=1)).to(D.device)
+        LX = D @ X
+        values, W = torch.linalg.eigh(X.mT @ LX)  # X is orthonormal
+        X, LX = X @ W, LX @ W
+        pairs = Ritz(values, X, torch.linalg.vector_norm(LX.sub_(X * values), dim=0))
         L.products += D.products
         L.passes += D.passes
     evidence = Evidence(found.error, following, found.apart + k - wanted, pairs.residuals)
