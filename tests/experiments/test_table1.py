@@ -67,6 +67,24 @@ def test_members_are_chosen_on_validation(tmp_path, record):
             assert settings["validation"] == min(own)
 
 
+def test_the_grid_is_told_setting_by_setting(tmp_path, record):
+    scan = record.results["scan"]
+    assert [(s["form"], s["power"], s["cg_steps"], s["degree"]) for s in scan] == [
+        (form, 2, 3, 2) for form in ("converged", "literal", "scaled")
+    ]
+    rows = record.results["rows"]
+    for setting in scan:  # one setting a form: its untrained row is the scan's, its trained one the better of two
+        own = [row for row in rows if row.get("form") == setting["form"]]
+        (untrained,) = (row["mean"] for row in own if row["row"] == "3")
+        assert setting["untrained"] == pytest.approx(untrained, abs=1e-3)
+        best = [
+            min((row for row in own if row["row"] in ("6", "7")), key=lambda r: r["settings"][seed]["validation"])
+            for seed in range(2)
+        ]
+        errors = [torch.tensor(row["errors"][seed]).mean().item() for seed, row in enumerate(best)]
+        assert setting["trained"] == pytest.approx(sum(errors) / 2, abs=1e-3)
+
+
 def test_the_second_run_trains_nothing(tmp_path, record, monkeypatch):
     def fail(*args, **kwargs):
         raise AssertionError("trained again")

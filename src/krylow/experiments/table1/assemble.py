@@ -50,6 +50,7 @@ def assemble(folder: str | Path, cells: str | Path, data: str, k: int, seeds: Se
         "rows": rows,
         "paired": _paired(rows),
         "combinations": _combinations(found, grid),
+        "scan": _scan(found, len(task.seeds)),
         "cells": len(found),
         "training_seconds": round(sum(record.wall_seconds for record in found), 1),
         "spectrum": _spectrum(task, k),
@@ -209,6 +210,31 @@ def _combinations(cells: Sequence[Record], grid: Grid) -> dict[str, list[int]]:
         }
         counts[form] = [len(done) // 2, len(GRIDS[grid.name].probes[form])]
     return counts
+
+
+def _scan(cells: Sequence[Record], seeds: int) -> list[dict[str, Any]]:
+    """Return for each setting of the probe its mean test errors: untrained, and of the full networks.
+
+    Of the networks that were trained with a setting, each seed's is the one that is best on its validation graphs.
+    """
+    names = ("form", "power", "cg_steps", "degree")
+    settings: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for cell in cells:
+        if cell.config["net"] == "probe":
+            settings.setdefault(tuple(cell.config[name] for name in names), []).extend(cell.results["members"])
+    scan = []
+    for setting, members in sorted(settings.items()):
+        untrained, trained = [], []
+        for origin in range(seeds):
+            own = [m for m in members if m["origin"] == origin]
+            untrained.append(next(statistics.fmean(m["untrained_test"]) for m in own if m["trains"] == "probe"))
+            best = min((m for m in own if m["trains"] == "all"), key=lambda m: m["validation"])
+            trained.append(statistics.fmean(best["test"]))
+        errors = {"untrained": statistics.fmean(untrained), "trained": statistics.fmean(trained)}
+        scan.append(
+            dict(zip(names, setting, strict=True)) | {key: float(f"{error:.4g}") for key, error in errors.items()}
+        )
+    return scan
 
 
 def _spectrum(task: Task, k: int) -> dict[str, Any]:
