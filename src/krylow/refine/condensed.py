@@ -264,11 +264,12 @@ def _polished(problem: _Problem, Y: np.ndarray, values: np.ndarray) -> _Found | 
         residuals = np.sqrt(np.maximum(0, np.einsum("ij,ij->j", V, outside @ V)))
         stiff = (inner.T / scale + inner / scale[:, None]) / 2  # L in the basis Z
         theta, W = scipy.linalg.eigh(stiff, gram)
-        before = _judged(problem, X, nu, residuals)
+        before = _judged(problem, Z, nu, residuals)
         if before.error <= POLISHED * problem.tol:
             # L Z is X over the scale: no product is needed for the residuals of L
             squares = ((W / scale[:, None]) ** 2).sum(0) - 2 * theta * (W * (stiff @ W)).sum(0) + theta**2
             of_L = np.sqrt(np.maximum(0, squares))
+            del X  # two blocks at a time are enough
             return replace(before, X=_rotated(Z, W, problem), frequencies=theta, of_L=of_L[: problem.wanted])
         X, scale = Z @ W, 1 / theta
     return None
@@ -293,7 +294,9 @@ def _rotated(Z: np.ndarray, W: np.ndarray, problem: _Problem) -> np.ndarray:
     first = problem.null.shape[1]
     X = np.empty((len(Z), problem.k))
     X[:, :first] = problem.null
-    X[:, first:] = Z @ W[:, : problem.wanted]
+    for start in range(0, len(Z), CHUNK):
+        part = slice(start, start + CHUNK)
+        X[part, first:] = Z[part] @ W[:, : problem.wanted]
     return X
 
 
