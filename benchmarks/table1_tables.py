@@ -120,6 +120,33 @@ def roots(data: str) -> str:
     return "\n".join(lines)
 
 
+def searched() -> list[str]:
+    """The families with a column that is from the full grid."""
+    return list(dict.fromkeys(r.config["data"] for r in columns() if r.config["grid"] == "full"))
+
+
+def scan(data: str) -> str:
+    """Mean test errors over the paper's grid of the probe as written, untrained and of the full network."""
+    records = [r for r in columns(data) if r.config["grid"] == "full"]
+    blocks = []
+    for record in records:
+        found = {
+            (s["power"], s["cg_steps"], s["degree"]): f"{s['untrained']:.3f} / {s['trained']:.3f}"
+            for s in record.results["scan"]
+            if s["form"] == "literal"
+        }
+        powers, steps, degrees = (sorted({key[i] for key in found}) for i in range(3))
+        pairs = [(step, degree) for step in steps for degree in degrees]
+        head = f"| {title(record)}, K = {record.config['k']} | "
+        blocks.append(head + " | ".join(f"CG = {step}, T = {degree}" for step, degree in pairs) + " |")
+        blocks.append("| --- |" + " --- |" * len(pairs))
+        for power in powers:
+            cells = " | ".join(found[power, step, degree] for step, degree in pairs)
+            blocks.append(f"| p = {power} | {cells} |")
+        blocks.append("")
+    return "\n".join(blocks).rstrip()
+
+
 def grids(records: list[Record]) -> str:
     """Which grid and which record each column is from."""
     parts = [f"K = {r.config['k']}: {r.config['grid']} grid, `results/table1/{r.file_name}`" for r in records]

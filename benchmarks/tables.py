@@ -81,6 +81,7 @@ if __name__ == "__main__":
     draw(find(ROOT / "results" / "large", kind="large")[0], ROOT / "docs" / "pictures" / "large.svg")
     fill(ROOT / "README.md", "table1", table1.headlines())
     fill(ROOT / "docs" / "table1.md", "table1", table1.all_rows())
+    fill(ROOT / "docs" / "table1.md", "scan", "\n\n".join(table1.scan(data) for data in table1.searched()))
     for data in ("sbm", "PROTEINS"):
         fill(ROOT / "docs" / "what-is-learned.md", f"apart {data}", table1.apart(data))
         fill(ROOT / "docs" / "what-is-learned.md", f"roots {data}", table1.roots(data))
