@@ -96,6 +96,16 @@ def test_weights_over_many_orders_of_magnitude(orders):
     assert float(subspace_error(found.basis, vectors[:, :k])) <= 1e-4
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_no_frequency_hides_on_a_node_of_small_degree(seed):
+    L = kl.laplacian(weighted(4, 3000, seed))
+    values, vectors = truth(L, 20)
+    k = 11 + int(np.argmax(np.diff(values[10:20])))
+    found = kl.subspace(L, k, method="lobpcg")
+    assert found.status == Status.CONVERGED
+    assert float(subspace_error(found.basis, vectors[:, :k])) <= 1e-3
+
+
 @pytest.mark.parametrize("kind", ["normalized", "signed", "generalized"])
 def test_other_laplacians(kind):
     W = power_law(seed=3)

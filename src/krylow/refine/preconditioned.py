@@ -31,10 +31,10 @@ from krylow.refine.ritz import Ritz
 COARSE, ROUGH = 2e-2, 0.2
 MOST_PASSES = 400
 #: Shifts that are tried, and how far below 0 all wanted frequencies of B may be before the shift is far too high.
-ROUNDS, NEAR = 6, 0.1
-#: The shift is put in the middle of the wanted frequencies, if it is farther from there than this part of the distance
-#: to the last guard.
-OFF = 0.2
+ROUNDS, NEAR = 8, 0.1
+#: The shift is put at this part of the way from the last wanted frequency to the next, until B's last wanted one is
+#: below 0 by at most this part of the distance of the last guard.
+BETWEEN, BELOW = 0.3, 1.0
 #: The first sweep filters from this part of B's top, with this degree; degrees of those that follow, and the growth
 #: that rounding allows between the first vector and the last.
 FIRST_CUT, FIRST_DEGREE = 16, 12
@@ -155,7 +155,7 @@ class Search:
         self.outcome = Outcome(math.inf, 0)
         self._columns = min(X.shape[1], -(-self.wanted // 16) * 16)
         self._LX, self._deep = self.X, self.X[:, :0]
-        self._low, self._end = 1.0, 0.0
+        self._low, self._end, self._complete = 1.0, 0.0, False
         self._last: tuple[Tensor, Tensor] | None = None  # the direction of the last step, and its product
         self._inner = torch.empty(0)  # of X and that direction
 
@@ -186,19 +186,19 @@ class Search:
             block = FilteredBlock(self.pencil.operator, self.pencil.from_graph(start).contiguous(), self.pencil.top)
             try:
                 self._sweep(block, min(low, block.high / FIRST_CUT), goal)
-                away = self._away(block)
-                if away <= OFF and goal > COARSE:
+                if self._settled(block) and goal > COARSE:
                     self._sweep(block, float(block.theta[-1]), COARSE)
             finally:
                 self._take(self.pencil.to_graph(block.X))
                 self._count()
             self._deep = block.X[:, block.theta.to(block.X.device) < -NEAR].contiguous()
             self._low, self._end = float(block.theta[-1]), float(block.theta[self.k - 1])
-            if away <= OFF or (goal == COARSE and self._end >= -NEAR):
+            self._complete = self._settled(block)
+            if self._complete:
                 break
             goal = COARSE if self._end >= -NEAR else ROUGH
-            shift = self._middle_of_graph(block)
-            low = 2 * max(self._low - self._middle(block), 1e-3 * block.high)
+            shift = self._last_of_graph(block)
+            low = 2 * max(self._low - self._end, 1e-3 * block.high)
         self._low = min(max(self._low, 1e-3 * self.pencil.top), 0.5 * self.pencil.top)
         self._LX = self.A @ self.X
         H = gram(self.X, self._LX).cpu()
@@ -219,20 +219,22 @@ class Search:
             above = low - float(block.theta[k - 1]) <= CLAMPED * abs(low)  # a filter sees no frequency above its cut
             low = min(2 * abs(low), block.high / 2) if above else min(low, float(block.theta[-1]))
 
-    def _middle(self, block: FilteredBlock) -> float:
-        """Return the middle of B's wanted frequencies."""
-        return float(block.theta[self.k - self.wanted] + block.theta[self.k - 1]) / 2
+    def _settled(self, block: FilteredBlock) -> bool:
+        """Return whether the last wanted frequency of B is somewhat below 0, by the distance of the last guard.
 
-    def _away(self, block: FilteredBlock) -> float:
-        """Return how far that is from 0 over its distance from the last guard."""
-        middle = self._middle(block)
-        return abs(middle) / max(float(block.theta[-1]) - middle, 1e-3 * block.high)
+        As many frequencies of B are below 0 as L has below the shift, so that none of the wanted ones can hide among
+        high frequencies of B, as one on nodes of small degree would that is above the shift.
+        """
+        end, last = float(block.theta[self.k - 1]), float(block.theta[-1])
+        distance = max(last - end, 1e-3 * block.high)
+        return -BELOW * distance <= end <= 0
 
-    def _middle_of_graph(self, block: FilteredBlock) -> float:
-        """Return the middle of L's wanted frequencies, from the Rayleigh quotients of the filtered vectors."""
-        X = self.pencil.to_graph(block.X[:, self.k - self.wanted : self.k]).contiguous()
+    def _last_of_graph(self, block: FilteredBlock) -> float:
+        """Return a number just above L's wanted frequencies, from the Rayleigh quotients of the filtered vectors."""
+        X = self.pencil.to_graph(block.X[:, self.k - self.wanted :]).contiguous()
         quotients = (X * (self.A @ X)).sum(0, dtype=torch.float64) / X.square().sum(0, dtype=torch.float64)
-        return float(quotients.min() + quotients.max()) / 2
+        last, following = quotients.sort().values[self.wanted - 1 : self.wanted + 1].tolist()
+        return last + BETWEEN * (following - last)
 
     def correct(self, tol: float, watch: Watch | None) -> None:
         """Correct the wanted vectors until their estimated error is at most ``tol``, or no gap shows."""
@@ -247,7 +249,8 @@ class Search:
             ratio = min(max(ratio, self._theory(degree)), MOST_RATIO)
             left = ratio / (1 - ratio**0.5) ** 2  # all steps that would follow, as a geometric series
             before = float(moved[-1])
-            self.outcome = self._judge(CAUTION * left * moved, left * S, tol)
+            if self._complete:
+                self.outcome = self._judge(CAUTION * left * moved, left * S, tol)
             if watch is not None:
                 watch.report(self.outcome.error)
             leaks = left * float(1 - C[: self.X.shape[1], : self.wanted].square().sum() / self.wanted)
