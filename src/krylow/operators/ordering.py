@@ -49,9 +49,7 @@ class Reordered:
 
     def back(self, X: Tensor) -> Tensor:
         """Return a block or vector of the new order in the old one."""
-        old = torch.empty_like(X)
-        old[self.order] = X
-        return old
+        return torch.empty_like(X).index_copy_(0, self.order, X)
 
 
 def far_share(L: SparseOperator, near: int = NEAR) -> float:

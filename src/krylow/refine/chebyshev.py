@@ -192,7 +192,7 @@ def refine_block(
 
 def judge(block: FilteredBlock, D: Operator, k: int, tol: float, *, mixing: Tensor | None = None) -> Outcome:
     """Return the error of a block's first k vectors once they hardly leak: what they leak, and how they are mixed."""
-    mixing = block.align(D) if mixing is None else mixing
+    mixing = block.align(D, tol) if mixing is None else mixing
     mixed = [float(mixing[:j, j:].square().clamp(max=1).sum()) / j for j in range(1, k + 1)]
     apart = [j for j, part in enumerate(mixed, start=1) if part <= tol]
     return Outcome(block.error(k) + min(mixed[-1], 1.0), max(apart, default=0))
@@ -200,6 +200,8 @@ def judge(block: FilteredBlock, D: Operator, k: int, tol: float, *, mixing: Tens
 
 def conclude(L: Operator, D: Operator, block: FilteredBlock, k: int, outcome: Outcome) -> Ritz:
     """Return the Ritz pairs of the first k vectors of a block in L's dtype, with the evidence for them."""
+    if math.isinf(outcome.error):  # nothing was judged, so that nothing is rotated to Ritz vectors yet
+        block.align(D, 0.0)
     following = block.theta[k : k + 1].clone()
     floor = float(following) if following.numel() else math.inf
     theta, basis, residuals = block.finish(D, k)

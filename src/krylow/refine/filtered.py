@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,6 +28,10 @@ from krylow.operators import DenseOperator, Operator, SparseOperator
 ROWS = 8192
 #: Columns whose products are held at once in float64.
 COLUMNS = 16
+#: For errors below this one, inner products of L X are float64 even inside a block of rows.
+EXACT_TOL = 1e-4
+#: Rounding of the inner products of a block of rows, in units of eps.
+ROUNDING = 2.0
 #: What two vectors leak is hardly ever parallel: the part of their product that is counted as mixing them.
 OVERLAP = 0.15
 #: Steps of the Lanczos run that bounds the spectrum from above.
@@ -114,6 +119,25 @@ def orthonormalize_(X: Tensor, inner: Tensor | None = None) -> Tensor:
         if float(R.diagonal().min()) > 0.5:
             break
     return X
+
+
+class Projected(NamedTuple):
+    r"""What L makes of a block X.
+
+    Attributes
+    ----------
+    H, squares
+        $X^\top L X$ and $X^\top L^2 X$ ``(s, s)`` float64.
+    rounding
+        ``(s,)`` how far H may be off in each row, on the host.
+    restricted
+        L X on a coarser graph, if asked for.
+    """
+
+    H: Tensor
+    squares: Tensor
+    rounding: Tensor
+    restricted: Tensor | None
 
 
 class FilteredBlock:
@@ -220,41 +244,41 @@ class FilteredBlock:
             return math.inf
         return float(self.leakage[:k].square().mean())
 
-    def align(self, L: Operator) -> Tensor:
+    def multiplied(self, L: Operator, tol: float, restrict: Callable[[Tensor], Tensor] | None = None) -> Projected:
+        """Return what L, which is in float64, makes of the block, as exactly as an error of ``tol`` needs it."""
+        H, parts, LX = [], [], self._spare[0]
+        for j in range(0, self.X.shape[1], COLUMNS):
+            columns = L @ self.X[:, j : j + COLUMNS].to(torch.float64)
+            if restrict is not None:
+                parts.append(restrict(columns))
+            if tol < EXACT_TOL:
+                H.append(gram(self.X, columns))
+            LX[:, j : j + COLUMNS] = columns
+        inner, squares = torch.cat(H, dim=1) if H else gram(self.X, LX), gram(LX, LX)
+        rounding = ROUNDING * torch.finfo(torch.float64 if H else LX.dtype).eps * squares.diagonal().sqrt()
+        return Projected((inner + inner.mT) / 2, squares, rounding.cpu(), torch.cat(parts, dim=1) if parts else None)
+
+    def align(self, L: Operator, tol: float) -> Tensor:
         r"""Rotate to the Ritz vectors of L, which is in float64, and return how they may still be mixed, ``(s, s)``.
 
         Vector i holds about $e_i^\top (L - \theta_i) e_j / (\theta_j - \theta_i)$ of the frequency of vector j, where
         $e_i$ is what it leaks; its size is bounded by the residual of the one and the leakage of the other.
         """
-        H, squares = [], []
-        for j in range(0, self.X.shape[1], COLUMNS):
-            LX = L @ self.X[:, j : j + COLUMNS].to(torch.float64)
-            H.append(gram(self.X, LX))
-            squares.append(LX.square().sum(0))
-        inner = torch.cat(H, dim=1).cpu()
-        self.theta, Q = torch.linalg.eigh((inner + inner.mT) / 2)
+        made = self.multiplied(L, tol)
+        self.theta, Q = torch.linalg.eigh(made.H.cpu())
         rotate_(self.X, Q.to(self.X.device))
-        # Residuals of the unrotated vectors, carried over: the rotation is small where this is asked for.
-        outside = (torch.cat(squares).cpu() - inner.square().sum(0)).clamp(min=0)
-        residuals = (Q.square().mT @ outside).sqrt()
+        outside = (Q.mT @ made.squares.cpu() @ Q).diagonal() - self.theta.square()
+        residuals = outside.clamp(min=0).sqrt() + made.rounding
         self.leakage = (Q.square().mT @ self.leakage.square()).sqrt()
-        return self.mixed(OVERLAP * residuals[:, None] * self.leakage, residuals * self.leakage)
+        coupling = residuals[:, None] * self.leakage
+        doubt = coupling.diagonal() + made.rounding
+        return self.mixed(OVERLAP * torch.maximum(coupling, coupling.mT) + made.rounding, doubt)
 
     def mixed(self, coupling: Tensor, doubt: Tensor, theta: Tensor | None = None) -> Tensor:
         """Return couplings ``(s, s)`` over differences of frequencies, less the doubt ``(s,)`` about each of them."""
         theta = self.theta if theta is None else theta
         apart = (theta - theta[:, None]).abs() - (doubt[:, None] + doubt)
         return coupling / apart.clamp(min=torch.finfo(torch.float64).tiny)
-
-    def projected(self, L: Operator, restrict: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return X^T L X and X^T L^2 X in float64 for an L in float64, and L X restricted, by blocks of columns."""
-        H, parts, LX = [], [], self._spare[0]
-        for j in range(0, self.X.shape[1], COLUMNS):
-            columns = L @ self.X[:, j : j + COLUMNS].to(torch.float64)
-            H.append(gram(self.X, columns))
-            parts.append(restrict(columns))
-            LX[:, j : j + COLUMNS] = columns
-        return torch.cat(H, dim=1), gram(LX, LX), torch.cat(parts, dim=1)
 
     def correct(self, Z: Tensor, prolong: Callable[[Tensor], Tensor]) -> None:
         """Subtract the prolonged Z from the block, by blocks of columns, and make it orthonormal again."""
@@ -263,17 +287,15 @@ class FilteredBlock:
         orthonormalize_(self.X)
 
     def finish(self, L: Operator, k: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return Ritz values, vectors ``(n, k)`` and residuals of the first k in float64; the block is spent."""
+        """Return Rayleigh quotients, the first k vectors ``(n, k)`` and residuals in float64; the block is spent."""
         self._spare = []
         basis = self.X[:, :k].to(torch.float64, copy=True).contiguous()
         self.X = basis[:0]
         orthonormalize_(basis)
-        LX = L @ basis
-        H = gram(basis, LX)
-        theta, Q = torch.linalg.eigh((H + H.mT) / 2)
-        rotate_(basis, Q)
-        rotate_(LX, Q)
-        squares = torch.zeros_like(theta)
-        for i in range(0, LX.shape[0], ROWS):
-            squares += (LX[i : i + ROWS] - theta * basis[i : i + ROWS]).square().sum(0)
-        return theta, basis, squares.sqrt()
+        theta, residuals = [], []
+        for j in range(0, k, COLUMNS):
+            columns = basis[:, j : j + COLUMNS]
+            LX = L @ columns
+            theta.append((columns * LX).sum(0))
+            residuals.append(torch.linalg.vector_norm(LX.addcmul_(columns, -theta[-1]), dim=0))
+        return torch.cat(theta), basis, torch.cat(residuals)

@@ -20,28 +20,28 @@ import torch
 from torch import Tensor
 
 from krylow.linalg.cg import conjugate_gradients
-from krylow.linalg.eigh import lowest_eigenpairs
 from krylow.operators import Operator, SparseOperator
 from krylow.refine.chebyshev import DOUBT, SETTLED, Outcome, conclude, judge, refine_block, working_precision
+from krylow.refine.coarsest import Coarsest, solve_coarsest
 from krylow.refine.filtered import FilteredBlock, rotate_, single, spectrum_top
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz
 from krylow.start.aggregation import Aggregation, aggregate
 
-#: Graphs of up to this many nodes are decomposed.
-COARSEST = 800
 #: A coarser graph has to be smaller by this factor to be worth it.
 SHRINKS = 0.6
 #: The smoother's degree, and the part of the spectrum's top that it begins at.
 SMOOTHING, SMOOTH_CUT = 8, 30
 #: Relative residual and most steps of the solves on the coarser graph.
-COARSE_TOL, COARSE_STEPS = 0.05, 300
+COARSE_TOL, COARSE_STEPS = 0.04, 300
 #: Most cycles, and the part of the error that one has to leave at most.
-CYCLES, PAYS = 12, 0.5
+CYCLES, PAYS = 20, 0.7
 #: The part of a coupling that is doubted: it lowers the distance of two frequencies.
 DOUBTED = 0.3
-#: The coarser answer is asked for this part of the error, or for this one if that is less.
-COARSER, COARSE_ENOUGH = 0.1, 1e-4
+#: The coarser answer is asked for this part of the error, or for this one if that is less, but for no less than that.
+COARSER, COARSE_ENOUGH, LEAST_ASKED = 0.1, 1e-4, 1e-9
+#: Most passes of Chebyshev sweeps over a coarser graph.
+COARSE_PASSES = 4000
 
 
 def multilevel_subspace(
@@ -93,11 +93,6 @@ def _solve(
     watch: Watch | None,
 ) -> tuple[FilteredBlock, Outcome]:
     """Return the block of one level and how it ended; D is A in float64."""
-    if D.n <= max(COARSEST, 3 * width):
-        theta, X = lowest_eigenpairs(D.to_dense(), width)
-        block = FilteredBlock(A, X.to(A.dtype).contiguous(), float(D.gershgorin()[1]))
-        block.theta, block.leakage = theta.cpu(), torch.zeros(width, dtype=torch.float64)
-        return block, Outcome(0.0, k)
     level = aggregate(D, vector)
     high = spectrum_top(A)
     if level.coarse.n > SHRINKS * D.n or level.coarse.n < 2 * width:
@@ -106,21 +101,22 @@ def _solve(
         low = block.high / 4
         return block, refine_block(block, D, k, tol=tol, max_products=max_products, watch=watch, low=low)
     C = level.coarse
-    ask = min(COARSER * tol, COARSE_ENOUGH) if tol > 1e-8 else 1e-9
-    coarse, _ = _solve(
-        single(C) if tol >= 1e-8 else C, C, level.vector, k, width, max(ask, 1e-9), 10**12, generator, None
-    )
-    V, below = coarse.X, coarse.theta
-    block = FilteredBlock(A, level.prolong(V).to(A.dtype), high)
-    return block, _cycles(block, D, level, V, below, k, tol=tol, max_products=max_products, watch=watch)
+    ask = max(min(COARSER * tol, COARSE_ENOUGH), LEAST_ASKED)
+    coarse = solve_coarsest(C, k, width, ask)
+    if coarse is None:
+        found, _ = _solve(
+            single(C) if tol >= 1e-8 else C, C, level.vector, k, width, ask, COARSE_PASSES * width, generator, None
+        )
+        coarse = Coarsest(found.theta, found.X)
+    block = FilteredBlock(A, level.prolong(coarse.V).to(A.dtype), high)
+    return block, _cycles(block, D, level, coarse, k, tol=tol, max_products=max_products, watch=watch)
 
 
 def _cycles(
     block: FilteredBlock,
     D: SparseOperator,
     level: Aggregation,
-    V: Tensor,
-    below: Tensor,
+    coarse: Coarsest,
     k: int,
     *,
     tol: float,
@@ -131,14 +127,14 @@ def _cycles(
     A, width = block.L, block.X.shape[1]
     limit = A.products + max_products
     outcome = Outcome(math.inf, 0)
-    low = max(block.high / SMOOTH_CUT, float(below[-1]) / 2)
+    low = max(block.high / SMOOTH_CUT, float(coarse.theta[-1]) / 2)
     try:
         for _ in range(CYCLES):
             if A.products + (SMOOTHING + 3) * width > limit:
                 return outcome
             before = outcome.error
             block.sweep(k, SMOOTHING, low, 0.0, smooth=True)
-            mixing, Z, factor = _measure(block, D, level, V, below, k, low)
+            mixing, Z = _measure(block, D, level, coarse, k, low, tol)
             block.sweeps = 2
             outcome = judge(block, D, k, tol, mixing=mixing)
             if watch is not None:
@@ -147,7 +143,7 @@ def _cycles(
                 return outcome
             if outcome.error > PAYS * before:
                 break
-            block.correct(factor * Z, level.prolong)
+            block.correct(Z, level.prolong)
         low = float(block.theta[-1])
         block.sweeps = 1
         return refine_block(
@@ -158,39 +154,41 @@ def _cycles(
 
 
 def _measure(
-    block: FilteredBlock, D: SparseOperator, level: Aggregation, V: Tensor, below: Tensor, k: int, low: float
-) -> tuple[Tensor, Tensor, float]:
+    block: FilteredBlock, D: SparseOperator, level: Aggregation, coarse: Coarsest, k: int, low: float, tol: float
+) -> tuple[Tensor, Tensor]:
     """Rotate to Ritz vectors, and measure what they leak with the coarser graph's help.
 
-    Returns the mixing ``(s, s)``, the correction ``(aggregates, s)`` on the coarser graph, and its factor.
+    Returns the mixing ``(s, s)`` and the correction ``(aggregates, s)`` on the coarser graph.
     """
-    H, squares, restricted = block.projected(D, level.restrict)
-    theta, Q = torch.linalg.eigh((H + H.mT) / 2)
+    H, squares, rounding, restricted = block.multiplied(D, tol, level.restrict)
+    assert restricted is not None
+    theta, Q = torch.linalg.eigh(H)
     rotate_(block.X, Q)
     inside = level.restrict(block.X).double()  # P^T X
     rho = restricted @ Q - inside * theta
     high_part = (Q.square().mT.cpu() @ block.leakage.square()).sqrt()
     block.theta = theta.cpu()
+    below = coarse.theta.cpu()
     live = (block.theta > 1e-9 * block.high) & (below > 1e-9 * block.high)
     live[k:] = False
     factor = float((below[live] / block.theta[live]).median()) if bool(live.any()) else 1.0
     shift = factor * theta.clamp(max=float(theta[k - 1]))
-    Z = _coarse_solve(level.coarse, V, rho, shift)
-    low_part = factor * torch.linalg.vector_norm(Z, dim=0).double().cpu()
+    Z = factor * _coarse_solve(level.coarse, coarse, rho, shift).double()
+    low_part = torch.linalg.vector_norm(Z, dim=0).cpu()
     block.leakage = (high_part.square() + low_part.square()).sqrt().clamp(max=1)
-    low_coupling = factor * (rho.mT @ Z.double()).cpu()
+    low_coupling = (rho.mT @ Z).cpu()
     # The residuals that no coarser vector sees, over the frequency at which they are as large as what leaks there.
     unseen = (Q.mT @ squares @ Q - torch.diag(theta.square()) - rho.mT @ rho).cpu()
     at = (unseen.diagonal().clamp(min=0).sqrt() / high_part).clamp(low, block.high).sqrt()
     coupling = (low_coupling + low_coupling.mT) / 2 + unseen / at / at[:, None]
     shifts = coupling.diagonal().clamp(min=0)
-    return block.mixed(coupling.abs(), DOUBTED * shifts, block.theta - shifts), Z, factor
+    return block.mixed(coupling.abs() + rounding, DOUBTED * shifts + rounding, block.theta - shifts), Z
 
 
-def _coarse_solve(C: SparseOperator, V: Tensor, rho: Tensor, shift: Tensor) -> Tensor:
-    """Return (C - shift_i)^-1 rho_i on the complement of V, to a modest residual."""
+def _coarse_solve(C: SparseOperator, coarse: Coarsest, rho: Tensor, shift: Tensor) -> Tensor:
+    """Return (C - shift_i)^-1 rho_i on the complement of the coarse answer, to a modest residual."""
     A = single(C)
-    V, rho, shift = V.to(A.dtype), rho.to(A.dtype), shift.to(A.dtype)
+    V, rho, shift = coarse.V.to(A.dtype), rho.to(A.dtype), shift.to(A.dtype)
 
     def outside(Y: Tensor) -> Tensor:
         return Y - V @ (V.mT @ Y)
@@ -198,4 +196,7 @@ def _coarse_solve(C: SparseOperator, V: Tensor, rho: Tensor, shift: Tensor) -> T
     def multiply(Y: Tensor) -> Tensor:
         return outside(A @ Y) - shift * Y
 
-    return outside(conjugate_gradients(multiply, outside(rho), steps=COARSE_STEPS, tol=COARSE_TOL).x)
+    inverse = coarse.inverse
+    near = None if inverse is None else lambda Y: outside(inverse(Y))
+    solved = conjugate_gradients(multiply, outside(rho), steps=COARSE_STEPS, tol=COARSE_TOL, preconditioner=near)
+    return outside(solved.x)

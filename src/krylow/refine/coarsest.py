@@ -1,0 +1,91 @@
+r"""The lowest frequencies of a coarse graph, by decomposition or from a factor.
+
+A coarse graph of some hundred nodes is decomposed. One of some ten thousand nodes whose factor stays sparse, as that
+of a surface does, is factorised: Lanczos on the inverse finds its lowest frequencies, and the same factor serves
+the solves by which a finer graph's answer is corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from krylow.linalg.eigh import lowest_eigenpairs
+from krylow.linalg.elimination import Factor
+from krylow.linalg.fill import estimate_fill
+from krylow.operators import SparseOperator
+from krylow.refine.inverse_lanczos import InverseLanczos
+
+#: Graphs of up to this many nodes are decomposed.
+DECOMPOSED = 400
+#: Graphs of up to this many nodes are factorised if a row of the factor has at most this many entries by estimate.
+FACTORISED, ENTRIES = 40_000, 80.0
+#: The shift below the spectrum, over its top.
+SHIFT = 1e-6
+#: Starts of Lanczos' recurrence: as many copies of a repeated frequency are found for sure.
+STARTS = 3
+#: Steps between two looks at the error, and most restarts' worth of steps.
+LOOK, MOST = 6, 40
+
+
+@dataclass(frozen=True)
+class Coarsest:
+    """The lowest frequencies of a coarse graph.
+
+    Attributes
+    ----------
+    theta, V
+        ``(s,)`` and ``(n, s)`` float64, ascending.
+    inverse
+        An approximate inverse on blocks ``(n, c)``, symmetric positive definite; None: none is known.
+    """
+
+    theta: Tensor
+    V: Tensor
+    inverse: Callable[[Tensor], Tensor] | None = None
+
+
+def solve_coarsest(C: SparseOperator, k: int, width: int, tol: float) -> Coarsest | None:
+    """Return the ``width`` lowest frequencies of C in float64, the first k with a squared error of at most ``tol``.
+
+    None where C is too large for it.
+    """
+    if C.n <= max(DECOMPOSED, 3 * width):
+        return Coarsest(*lowest_eigenpairs(C.to_dense(), width))
+    if C.n > FACTORISED or C.device.type != "cpu" or estimate_fill(C).entries > ENTRIES * C.n:
+        return None
+    low, high = (float(bound) for bound in C.gershgorin())
+    shift = SHIFT * high - min(low, 0.0)
+    matrix = C.to_scipy()
+    matrix.setdiag(matrix.diagonal() + shift)
+    factor = Factor(matrix)
+    found = _lanczos(factor, C.n, k, width, tol)
+    if found is None:
+        return None
+    values, vectors = found
+
+    def inverse(Y: Tensor) -> Tensor:
+        return torch.from_numpy(factor.solve(Y.double().numpy())).to(Y.dtype)
+
+    return Coarsest(torch.from_numpy(1 / values - shift), torch.from_numpy(vectors), inverse)
+
+
+def _lanczos(factor: Factor, n: int, k: int, width: int, tol: float) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the largest values of the inverse and their vectors, or None where they do not converge."""
+    size = min(n, 3 * width + 24)
+    iteration = InverseLanczos(factor.solve, None, np.empty((0, n)), size, 2 * width, np.random.default_rng(0))
+    iteration.start(STARTS)
+    for step in range(MOST * size):
+        if not iteration.advance():
+            return None
+        if step % max(LOOK, width // 5) or iteration.expanded <= width + STARTS:
+            continue
+        values, Y, residuals = iteration.ritz()
+        gaps = values[:k] - values[k] - residuals[k]
+        if gaps[-1] > 0 and np.square(residuals[:k] / gaps).mean() <= tol:
+            return values[:width].copy(), np.ascontiguousarray(iteration.vectors(Y[:, :width]))
+    return None
