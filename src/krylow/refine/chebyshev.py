@@ -32,6 +32,8 @@ SINGLE_TOL = 1e-8
 DOUBT = 2.0
 #: Vectors that leak this part of the error asked for and are still mixed will not come apart: there is no gap.
 SETTLED = 1e-2
+#: A gap that is this part of the band's width is near to none.
+NEAR = 5e-3
 #: The filter's degree aims at this much growth of the k-th vector over the block's last one in one sweep.
 GROWTH = 1e3
 DEGREES = (6, 64)
@@ -183,11 +185,20 @@ def refine_block(
                 error = outcome.error
             if watch is not None:
                 watch.report(error)
-            if error <= tol or (outcome.well_defined < k and block.error(k) <= SETTLED * tol):
+            if error <= tol or tied(block, outcome, k, tol):
                 return outcome
             low = min(low, max(float(block.theta[-1]), float(block.theta[0]) + 1e-7 * block.high))
     except KeyboardInterrupt:
         return replace(outcome, interrupted=True)
+
+
+def tied(block: FilteredBlock, outcome: Outcome, k: int, tol: float) -> bool:
+    """Return whether vectors that hardly leak any more are still mixed, and will not come apart.
+
+    Where their frequencies look well apart, it is the guards that have not settled, and some more sweeps are worth it.
+    """
+    near = float(block.theta[k] - block.theta[k - 1]) <= NEAR * float(block.theta[k] - block.theta[0])
+    return outcome.well_defined < k and block.error(k) <= (SETTLED if near else SETTLED**2) * tol
 
 
 def judge(block: FilteredBlock, D: Operator, k: int, tol: float, *, mixing: Tensor | None = None) -> Outcome:

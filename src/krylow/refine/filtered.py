@@ -32,8 +32,8 @@ COLUMNS = 16
 EXACT_TOL = 1e-4
 #: Rounding of the inner products of a block of rows, in units of eps.
 ROUNDING = 2.0
-#: What two vectors leak is hardly ever parallel: the part of their product that is counted as mixing them.
-OVERLAP = 0.15
+#: What two vectors leak is hardly ever parallel: the part of their product that is counted as mixing them in any case.
+OVERLAP = 0.02
 #: Steps of the Lanczos run that bounds the spectrum from above.
 TOP_STEPS = 10
 #: How much larger than at the lowest frequency found a filter may be at the end of the spectrum: its square is summed.
@@ -95,6 +95,14 @@ def rotate_(X: Tensor, C: Tensor) -> Tensor:
     return X
 
 
+def subtract_(Y: Tensor, X: Tensor, C: Tensor) -> Tensor:
+    """Subtract X C from Y, row block by row block, and return it."""
+    C = C.to(X.dtype)
+    for i in range(0, X.shape[0], ROWS):
+        Y[i : i + ROWS] -= X[i : i + ROWS] @ C
+    return Y
+
+
 def orthonormalize_(X: Tensor, inner: Tensor | None = None) -> Tensor:
     """Make the columns of X orthonormal in place, from their inner products, as often as rounding asks for.
 
@@ -126,8 +134,10 @@ class Projected(NamedTuple):
 
     Attributes
     ----------
-    H, squares
-        $X^\top L X$ and $X^\top L^2 X$ ``(s, s)`` float64.
+    H
+        $X^\top L X$ ``(s, s)`` float64.
+    residuals
+        ``(s, s)`` float64 inner products of the columns of $L X - X H$.
     rounding
         ``(s,)`` how far H may be off in each row, on the host.
     restricted
@@ -135,7 +145,7 @@ class Projected(NamedTuple):
     """
 
     H: Tensor
-    squares: Tensor
+    residuals: Tensor
     rounding: Tensor
     restricted: Tensor | None
 
@@ -160,6 +170,8 @@ class FilteredBlock:
         ``(s,)`` float64 estimates of the frequencies, infinite before the first sweep.
     leakage
         ``(s,)`` float64 norms of what each vector holds of frequencies outside the block, as far as the filter tells.
+    noise
+        What the last filter's rounding leaves in a vector.
     """
 
     def __init__(self, L: Operator, X: Tensor, high: float) -> None:
@@ -169,6 +181,7 @@ class FilteredBlock:
         self._spare = [torch.empty_like(X), torch.empty_like(X)]
         self._free = 0
         self.sweeps = 0
+        self.noise = 0.0
         s = X.shape[1]
         self.theta = torch.full((s,), torch.inf, dtype=torch.float64)
         self.leakage = torch.ones(s, dtype=torch.float64)
@@ -188,7 +201,7 @@ class FilteredBlock:
         G, S = G.cpu(), S.cpu()
         S = Q.mT @ S @ Q  # inner products of the filtered Ritz vectors
         left = (S - Q.mT @ G.mT @ G @ Q).diagonal().clamp(min=0).sqrt()
-        noise = 4 * degree**0.5 * torch.finfo(Y.dtype).eps
+        noise = self.noise = 4 * degree**0.5 * torch.finfo(Y.dtype).eps
         if smooth:
             before = (left / (mu - dropped).clamp(min=dropped)).clamp(max=1)
             self.leakage = before * (dropped / mu.clamp(min=dropped)) + noise
@@ -254,31 +267,43 @@ class FilteredBlock:
             if tol < EXACT_TOL:
                 H.append(gram(self.X, columns))
             LX[:, j : j + COLUMNS] = columns
-        inner, squares = torch.cat(H, dim=1) if H else gram(self.X, LX), gram(LX, LX)
-        rounding = ROUNDING * torch.finfo(torch.float64 if H else LX.dtype).eps * squares.diagonal().sqrt()
-        return Projected((inner + inner.mT) / 2, squares, rounding.cpu(), torch.cat(parts, dim=1) if parts else None)
+        inner = torch.cat(H, dim=1) if H else gram(self.X, LX)
+        inner = (inner + inner.mT) / 2
+        size = torch.linalg.vector_norm(LX, dim=0).double()
+        subtract_(LX, self.X, inner)
+        rounding = ROUNDING * torch.finfo(torch.float64 if H else LX.dtype).eps * size
+        return Projected(inner, gram(LX, LX), rounding.cpu(), torch.cat(parts, dim=1) if parts else None)
 
     def align(self, L: Operator, tol: float) -> Tensor:
         r"""Rotate to the Ritz vectors of L, which is in float64, and return how they may still be mixed, ``(s, s)``.
 
         Vector i holds about $e_i^\top (L - \theta_i) e_j / (\theta_j - \theta_i)$ of the frequency of vector j, where
-        $e_i$ is what it leaks; its size is bounded by the residual of the one and the leakage of the other.
+        $e_i$ is what it leaks. That is the product of their residuals, which is known, over the frequency at which they
+        leak; the part ``OVERLAP`` of what it could be at most is added.
         """
         made = self.multiplied(L, tol)
         self.theta, Q = torch.linalg.eigh(made.H.cpu())
         rotate_(self.X, Q.to(self.X.device))
-        outside = (Q.mT @ made.squares.cpu() @ Q).diagonal() - self.theta.square()
-        residuals = outside.clamp(min=0).sqrt() + made.rounding
+        residuals = Q.mT @ made.residuals.cpu() @ Q  # inner products
+        size = residuals.diagonal().clamp(min=0).sqrt() + made.rounding
         self.leakage = (Q.square().mT @ self.leakage.square()).sqrt()
-        coupling = residuals[:, None] * self.leakage
-        doubt = coupling.diagonal() + made.rounding
-        return self.mixed(OVERLAP * torch.maximum(coupling, coupling.mT) + made.rounding, doubt)
+        leakage = self.leakage.cummax(0).values  # a vector beyond another leaks no less, whatever was measured
+        at = (size / leakage).clamp(max=self.high).sqrt()
+        coupling = residuals.abs() / at / at[:, None] + OVERLAP * size[:, None] * leakage + made.rounding
+        return self.mixed(coupling, size * leakage + made.rounding)
 
     def mixed(self, coupling: Tensor, doubt: Tensor, theta: Tensor | None = None) -> Tensor:
-        """Return couplings ``(s, s)`` over differences of frequencies, less the doubt ``(s,)`` about each of them."""
+        """Return couplings ``(s, s)`` over differences of frequencies, less the doubt ``(s,)`` about each of them.
+
+        What is said is about vectors j beyond i alone. The frequency of a vector beyond another is no lower, however
+        much in doubt it is.
+        """
         theta = self.theta if theta is None else theta
-        apart = (theta - theta[:, None]).abs() - (doubt[:, None] + doubt)
-        return coupling / apart.clamp(min=torch.finfo(torch.float64).tiny)
+        apart = theta - theta[:, None] - (doubt[:, None] + doubt)
+        beyond = torch.ones_like(apart).triu(1).bool()
+        apart = torch.where(beyond, apart, torch.full_like(apart, -torch.inf)).cummax(1).values
+        mixing = coupling / apart.clamp(min=torch.finfo(torch.float64).tiny)
+        return torch.where(beyond, mixing, torch.zeros_like(mixing))
 
     def correct(self, Z: Tensor, prolong: Callable[[Tensor], Tensor]) -> None:
         """Subtract the prolonged Z from the block, by blocks of columns, and make it orthonormal again."""

@@ -21,15 +21,17 @@ from torch import Tensor
 
 from krylow.linalg.cg import conjugate_gradients
 from krylow.operators import Operator, SparseOperator
-from krylow.refine.chebyshev import DOUBT, SETTLED, Outcome, conclude, judge, refine_block, working_precision
+from krylow.refine.chebyshev import DOUBT, Outcome, conclude, judge, refine_block, tied, working_precision
 from krylow.refine.coarsest import Coarsest, solve_coarsest
-from krylow.refine.filtered import FilteredBlock, rotate_, single, spectrum_top
+from krylow.refine.filtered import OVERLAP, FilteredBlock, rotate_, single, spectrum_top
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz
 from krylow.start.aggregation import Aggregation, aggregate
 
 #: A coarser graph has to be smaller by this factor to be worth it.
 SHRINKS = 0.6
+#: A coarser graph of fewer nodes than this many a column is too unlike the finer one.
+LEAST_COARSE = 12
 #: The smoother's degree, and the part of the spectrum's top that it begins at.
 SMOOTHING, SMOOTH_CUT = 8, 30
 #: Relative residual and most steps of the solves on the coarser graph.
@@ -37,7 +39,10 @@ COARSE_TOL, COARSE_STEPS = 0.04, 300
 #: Most cycles, and the part of the error that one has to leave at most.
 CYCLES, PAYS = 20, 0.7
 #: The part of a coupling that is doubted: it lowers the distance of two frequencies.
-DOUBTED = 0.3
+DOUBTED = 1.0
+#: By how much an error is underrated, over the share of nodes that are aggregates by themselves: where weights differ
+#: by orders of magnitude, some frequencies are too low for the smoother and too local for the coarser graph.
+ALONE = 40.0
 #: The coarser answer is asked for this part of the error, or for this one if that is less, but for no less than that.
 COARSER, COARSE_ENOUGH, LEAST_ASKED = 0.1, 1e-4, 1e-9
 #: Most passes of Chebyshev sweeps over a coarser graph.
@@ -93,10 +98,10 @@ def _solve(
     watch: Watch | None,
 ) -> tuple[FilteredBlock, Outcome]:
     """Return the block of one level and how it ended; D is A in float64."""
-    level = aggregate(D, vector)
     high = spectrum_top(A)
-    if level.coarse.n > SHRINKS * D.n or level.coarse.n < 2 * width:
-        X = torch.randn(D.n, width, dtype=A.dtype, device=A.device, generator=generator)
+    level = aggregate(D, vector, high / SMOOTH_CUT / 2)
+    if level.coarse.n > SHRINKS * D.n or level.coarse.n < LEAST_COARSE * width:
+        X = _random(A, max(width, _wide(k, D.n)), generator)
         block = FilteredBlock(A, X, high)
         low = block.high / 4
         return block, refine_block(block, D, k, tol=tol, max_products=max_products, watch=watch, low=low)
@@ -109,7 +114,23 @@ def _solve(
         )
         coarse = Coarsest(found.theta, found.X)
     block = FilteredBlock(A, level.prolong(coarse.V).to(A.dtype), high)
-    return block, _cycles(block, D, level, coarse, k, tol=tol, max_products=max_products, watch=watch)
+    outcome = _cycles(block, D, level, coarse, k, tol=tol, max_products=max_products, watch=watch)
+    if outcome is not None:
+        return block, outcome
+    # Sweeps need guards, which cycles do not.
+    X = torch.cat([block.X, _random(A, max(0, _wide(k, D.n) - width), generator)], dim=1)
+    low = max(float(block.theta[-1]), 1e-7 * high)
+    block = FilteredBlock(A, X, high)
+    return block, refine_block(block, D, k, tol=tol, max_products=max_products - A.products, watch=watch, low=low)
+
+
+def _wide(k: int, n: int) -> int:
+    """Return the width of a block that is refined by sweeps."""
+    return min(n, -(-(k + max(6, 2 * k // 5)) // 8) * 8)
+
+
+def _random(A: Operator, width: int, generator: torch.Generator | None) -> Tensor:
+    return torch.randn(A.n, width, dtype=A.dtype, device=A.device, generator=generator)
 
 
 def _cycles(
@@ -122,11 +143,12 @@ def _cycles(
     tol: float,
     max_products: int,
     watch: Watch | None,
-) -> Outcome:
-    """Smooth, measure and correct until the error is at most ``tol``, or until cycles do not pay any more."""
+) -> Outcome | None:
+    """Smooth, measure and correct until the error is at most ``tol``; None where cycles do not pay any more."""
     A, width = block.L, block.X.shape[1]
     limit = A.products + max_products
     outcome = Outcome(math.inf, 0)
+    foretold: tuple[float, float] | None = None
     low = max(block.high / SMOOTH_CUT, float(coarse.theta[-1]) / 2)
     try:
         for _ in range(CYCLES):
@@ -134,33 +156,36 @@ def _cycles(
                 return outcome
             before = outcome.error
             block.sweep(k, SMOOTHING, low, 0.0, smooth=True)
-            mixing, Z = _measure(block, D, level, coarse, k, low, tol)
+            mixing, Z, left = _measure(block, D, level, coarse, k, low, tol)
+            # What the frequencies were to fall by at the last look, and what they fell by and are still to fall by.
+            total = float(block.theta[:k].sum())
+            optimism = max(1.0, (foretold[0] - total + left) / max(foretold[1], 1e-300)) if foretold else 1.0
+            foretold = total, left
+            doubt = optimism * (1 + ALONE * level.alone)
+            block.leakage = (doubt**0.5 * block.leakage).clamp(max=1)
             block.sweeps = 2
-            outcome = judge(block, D, k, tol, mixing=mixing)
+            outcome = judge(block, D, k, tol, mixing=doubt**0.5 * mixing)
             if watch is not None:
                 watch.report(outcome.error)
-            if outcome.error <= tol or (outcome.well_defined < k and block.error(k) <= SETTLED * tol):
+            if outcome.error <= tol or tied(block, outcome, k, tol):
                 return outcome
             if outcome.error > PAYS * before:
                 break
             block.correct(Z, level.prolong)
-        low = float(block.theta[-1])
-        block.sweeps = 1
-        return refine_block(
-            block, D, k, tol=tol, max_products=limit - A.products, watch=watch, low=max(low, 1e-7 * block.high)
-        )
+        return None
     except KeyboardInterrupt:
         return replace(outcome, interrupted=True)
 
 
 def _measure(
     block: FilteredBlock, D: SparseOperator, level: Aggregation, coarse: Coarsest, k: int, low: float, tol: float
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, float]:
     """Rotate to Ritz vectors, and measure what they leak with the coarser graph's help.
 
-    Returns the mixing ``(s, s)`` and the correction ``(aggregates, s)`` on the coarser graph.
+    Returns the mixing ``(s, s)``, the correction ``(aggregates, s)`` on the coarser graph, and how far the sum of the
+    first k frequencies is still to fall.
     """
-    H, squares, rounding, restricted = block.multiplied(D, tol, level.restrict)
+    H, residuals, rounding, restricted = block.multiplied(D, tol, level.restrict)
     assert restricted is not None
     theta, Q = torch.linalg.eigh(H)
     rotate_(block.X, Q)
@@ -178,11 +203,13 @@ def _measure(
     block.leakage = (high_part.square() + low_part.square()).sqrt().clamp(max=1)
     low_coupling = (rho.mT @ Z).cpu()
     # The residuals that no coarser vector sees, over the frequency at which they are as large as what leaks there.
-    unseen = (Q.mT @ squares @ Q - torch.diag(theta.square()) - rho.mT @ rho).cpu()
+    unseen = (Q.mT @ residuals @ Q - rho.mT @ rho).cpu()
     at = (unseen.diagonal().clamp(min=0).sqrt() / high_part).clamp(low, block.high).sqrt()
     coupling = (low_coupling + low_coupling.mT) / 2 + unseen / at / at[:, None]
     shifts = coupling.diagonal().clamp(min=0)
-    return block.mixed(coupling.abs() + rounding, DOUBTED * shifts + rounding, block.theta - shifts), Z
+    noise = rounding + OVERLAP * block.high * block.noise**2
+    mixing = block.mixed(coupling.abs() + noise, DOUBTED * shifts + noise, block.theta - shifts)
+    return mixing, Z, float(shifts[:k].sum())
 
 
 def _coarse_solve(C: SparseOperator, coarse: Coarsest, rho: Tensor, shift: Tensor) -> Tensor:

@@ -37,12 +37,15 @@ class Aggregation:
         P^T L P in float64.
     vector
         ``(aggregates,)`` the null vector on the coarse graph.
+    alone
+        The share of nodes that are aggregates by themselves: large where weights differ by orders of magnitude.
     """
 
     labels: Tensor
     weights: Tensor
     coarse: SparseOperator
     vector: Tensor
+    alone: float
 
     def prolong(self, Z: Tensor) -> Tensor:
         """Return P Z ``(n, s)``."""
@@ -54,11 +57,16 @@ class Aggregation:
         return total.index_add_(0, self.labels, X * self.weights.to(X.dtype)[:, None])
 
 
-def aggregate(L: SparseOperator, vector: Tensor) -> Aggregation:
-    """Return a coarser graph for L in float64, given its null vector ``(n,)``, nowhere zero."""
+def aggregate(L: SparseOperator, vector: Tensor, bound: float = 0.0) -> Aggregation:
+    """Return a coarser graph for L in float64, given its null vector ``(n,)``, nowhere zero.
+
+    A node that is tied to the root of its aggregate by less than ``bound``, its edge and the ways of two edges inside
+    the aggregate in all, is an aggregate by itself: a vector that is not constant on aggregates then has a frequency of
+    about ``bound`` at least, for a smoother to remove.
+    """
     crow, col = L.host_indices()
     values = L.values.detach().cpu().numpy()
-    labels, count = _labels(crow, col, values)
+    labels, count = _labels(crow, col, values, bound)
     v = vector.cpu().numpy()
     sizes = np.sqrt(np.bincount(labels, weights=v**2, minlength=count))
     weights = v / sizes[labels]
@@ -66,14 +74,16 @@ def aggregate(L: SparseOperator, vector: Tensor) -> Aggregation:
     coarse = SparseOperator(*parts, psd=L.psd)
     coarse.narrow(*L.gershgorin())  # the columns of P are orthonormal
     place = torch.from_numpy(labels.astype(np.int64)).to(L.device)
-    return Aggregation(place, torch.from_numpy(weights).to(L.device), coarse, torch.from_numpy(sizes).to(L.device))
+    alone = float((np.bincount(labels, minlength=count) == 1).sum()) / L.n
+    parts = (torch.from_numpy(part).to(L.device) for part in (weights, sizes))
+    return Aggregation(place, next(parts), coarse, next(parts), alone)
 
 
-def _labels(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, int]:
+def _labels(crow: np.ndarray, col: np.ndarray, values: np.ndarray, bound: float) -> tuple[np.ndarray, int]:
     """Return the aggregate of each node and their number; compiled where numba is installed."""
     kernel = compiled(_greedy)
     if kernel is not None:
-        labels, count = kernel(crow, col, values, STRONG)
+        labels, count = kernel(crow, col, values, STRONG, bound)
         return labels, int(count)
     n = len(crow) - 1
     rows = np.repeat(np.arange(n), np.diff(crow))
@@ -81,7 +91,15 @@ def _labels(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> tuple[np.n
     largest = np.zeros(n)
     np.maximum.at(largest, rows, weights)
     near = (weights > 0) & (weights**2 >= STRONG**2 * largest[rows] * largest[col])
-    return _independent_set(rows[near], col[near], n)
+    labels, roots = _independent_set(rows[near], col[near], n)
+    inside, below_root = labels[rows] == labels[col], col == roots[labels[rows]]
+    tie = np.bincount(rows, weights=weights * below_root, minlength=n)  # the edge to the root
+    ways = np.minimum(weights, tie[col]) * (inside & ~below_root)
+    tied = tie + np.bincount(rows, weights=ways, minlength=n)
+    weak = (tied < bound) & (roots[labels] != np.arange(n))
+    labels[weak] = roots.size + np.arange(weak.sum())
+    used, labels = np.unique(labels, return_inverse=True)
+    return labels, used.size
 
 
 def _joined(
@@ -97,10 +115,14 @@ def _joined(
     return coarse.indptr, coarse.indices, coarse.data
 
 
-def _independent_set(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, int]:
-    """Luby's rounds: nodes of the largest random number within two steps become roots, all near ones join them."""
+def _independent_set(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Luby's rounds: nodes of the largest random number within two steps become roots, all near ones join them.
+
+    Returns the aggregate of each node, and the root of each aggregate.
+    """
     number = np.random.default_rng(0).permutation(n) + 1
     labels = np.full(n, -1)
+    found: list[np.ndarray] = []
     count = 0
     while (number > 0).any():
         reach = number.copy()
@@ -110,6 +132,7 @@ def _independent_set(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.nda
         roots = np.flatnonzero((number > 0) & (number == far))
         labels[roots] = count + np.arange(roots.size)
         count += roots.size
+        found.append(roots)
         join = (labels[cols] >= 0) & np.isin(cols, roots) & (labels[rows] < 0)
         labels[rows[join]] = labels[cols[join]]
         number[labels >= 0] = 0
@@ -123,10 +146,10 @@ def _independent_set(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.nda
         labels[rows[join]] = labels[cols[join]]
     alone = np.flatnonzero(labels < 0)
     labels[alone] = count + np.arange(alone.size)
-    return labels, count + alone.size
+    return labels, np.concatenate([*found, alone])
 
 
-def _greedy(crow: Any, col: Any, values: Any, strong: float) -> Any:
+def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float) -> Any:
     """By falling degree: a node without a joined near neighbour becomes a root; the others join the nearest.
 
     Roots of many neighbours make fewer aggregates, and more even ones. They are numbered in the order of the nodes.
@@ -151,7 +174,7 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float) -> Any:
             if col[q] != i:
                 largest[i] = max(largest[i], abs(values[q]))
     scale = np.sqrt(strong * largest)
-    labels = np.full(n, -1)
+    labels, roots = np.full(n, -1), np.empty(n, dtype=np.int64)
     count = 0
     for visited in range(n):
         i = int(order[visited])
@@ -164,6 +187,7 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float) -> Any:
             q += 1
         if free:
             labels[i] = count
+            roots[count] = i
             for q in range(crow[i], crow[i + 1]):
                 j = col[q]
                 if j != i and abs(values[q]) > 0 and abs(values[q]) >= scale[i] * scale[j]:
@@ -180,14 +204,29 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float) -> Any:
                     late[i] = labels[j]
             if late[i] < 0:
                 late[i] = count
+                roots[count] = i
                 count += 1
+    tie = np.zeros(n)  # the edge to the root
+    for i in range(n):
+        for q in range(crow[i], crow[i + 1]):
+            if col[q] == roots[late[i]] and col[q] != i:
+                tie[i] = abs(values[q])
+    joined = late.copy()
+    for i in range(n):
+        tied = tie[i]
+        for q in range(crow[i], crow[i + 1]):
+            if col[q] != i and joined[col[q]] == joined[i]:
+                tied += min(abs(values[q]), tie[col[q]])
+        if tied < bound and roots[joined[i]] != i:
+            late[i] = count
+            count += 1
     number, named = np.full(count, -1), 0
     for i in range(n):
         if number[late[i]] < 0:
             number[late[i]] = named
             named += 1
         late[i] = number[late[i]]
-    return late, count
+    return late, named
 
 
 def _join(crow: Any, col: Any, values: Any, labels: Any, weights: Any, count: int) -> Any:
