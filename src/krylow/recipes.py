@@ -144,7 +144,7 @@ def _large_chebyshev(L: Operator, k: int, options: Options) -> Subspace:
     width = _block_width(L, k, options)
 
     def run(A: Operator, null: NullSpace | None) -> Ritz:
-        X = gaussian(A, width, generator=options.generator)
+        X = gaussian(A, width, generator=options.generator, dtype=torch.float32)
         limit = options.max_products or 4000 * width
         watch = Watch(A, options.tol, options.callback)
         return filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch)

@@ -10,7 +10,7 @@ import torch
 import krylow as kl
 from krylow.certify import Status
 from krylow.operators import DenseOperator
-from krylow.refine.filtered import FilteredBlock, gram, orthonormalize_, rotate_, spectrum_top
+from krylow.refine.filtered import FilteredBlock, gram, orthonormalize_, rotate_, spectrum_top, subtract_
 from krylow.testing import from_spectrum, laplacian_matrix, random_graph
 
 F64 = torch.float64
@@ -160,3 +160,33 @@ def test_interruption_of_a_large_run():
     assert found.status == Status.INTERRUPTED
     assert found.basis.shape == (2400, 6)
     assert found.basis.isfinite().all()
+
+
+def test_what_l_makes_of_a_block():
+    L = laplacian_matrix(random_graph(40, 0.2, seed=5))
+    A = DenseOperator(L)
+    X = torch.linalg.qr(torch.randn(40, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))).Q
+    for dtype, tol, atol in ((torch.float64, 1e-6, 1e-12), (torch.float32, 1e-3, 1e-4)):
+        block = FilteredBlock(DenseOperator(L.to(dtype)), X.to(dtype), 40.0)
+        made = block.multiplied(A, tol, lambda Y: Y[:3])
+        H = X.mT @ L @ X
+        R = L @ X - X @ H
+        torch.testing.assert_close(made.H, H, atol=atol, rtol=0)
+        torch.testing.assert_close(made.residuals, R.mT @ R, atol=10 * atol, rtol=0)
+        torch.testing.assert_close(made.restricted, (L @ X)[:3], atol=atol, rtol=0)
+        assert bool(((made.H - H).abs() <= 2 * made.rounding).all())
+
+
+def test_subtract():
+    X, Y, C = torch.randn(20, 3), torch.randn(20, 2), torch.randn(3, 2)
+    expected = Y - X @ C
+    torch.testing.assert_close(subtract_(Y, X, C), expected)
+
+
+def test_a_frequency_in_doubt_is_still_no_lower_than_those_before_it():
+    block = FilteredBlock(DenseOperator(torch.eye(5).double()), torch.eye(5).double()[:, :3], 1.0)
+    theta, doubt = torch.tensor([0.0, 1.0, 2.0]).double(), torch.tensor([0.0, 0.1, 5.0]).double()
+    mixing = block.mixed(torch.ones(3, 3).double(), doubt, theta)
+    torch.testing.assert_close(mixing[0], torch.tensor([0.0, 1 / 0.9, 1 / 0.9]).double())
+    assert float(mixing[1, 2]) > 1e100  # here nothing tells them apart
+    assert float(mixing[2].abs().max()) == 0

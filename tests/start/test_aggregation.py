@@ -85,3 +85,28 @@ def test_the_spectrum_of_the_coarse_graph_is_bounded_by_that_of_the_fine_one():
     values = torch.linalg.eigvalsh(level.coarse.to_dense())
     assert low <= values[0]
     assert values[-1] <= high
+
+
+def test_nodes_that_are_tied_too_weakly_for_the_smoother_stay_by_themselves():
+    W = grid(8, 8)
+    W[20] *= 0.01
+    W[:, 20] *= 0.01
+    L, ones = sparse(W), torch.ones(64, dtype=torch.float64)
+    level = aggregate(L, ones, 0.2)
+    assert int((level.labels == level.labels[20]).sum()) == 1
+    assert level.alone >= 1 / 64
+    assert int(level.labels.max()) == level.coarse.n - 1  # none is empty
+    assert float(level.coarse.diagonal().min()) > 0
+    none = aggregate(L, ones, 1e9)
+    assert (none.coarse.n, none.alone) == (64, 1.0)
+
+
+def test_a_vector_that_is_not_constant_on_aggregates_has_a_high_frequency():
+    W = grid(9, 9) * torch.where(torch.rand(81, 81, generator=torch.Generator().manual_seed(1)) < 0.3, 1e-3, 1.0)
+    W = torch.minimum(W, W.mT)
+    L, bound = sparse(W), 0.5
+    level = aggregate(L, torch.ones(81, dtype=torch.float64), bound)
+    P = torch.from_numpy(prolongation(level, 81))
+    outside = torch.eye(81).double() - P @ P.mT
+    values = torch.linalg.eigvalsh(outside @ L.to_dense() @ outside + 100 * P @ P.mT)
+    assert float(values[0]) >= bound / 4

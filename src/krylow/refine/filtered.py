@@ -271,7 +271,9 @@ class FilteredBlock:
         inner = (inner + inner.mT) / 2
         size = torch.linalg.vector_norm(LX, dim=0).double()
         subtract_(LX, self.X, inner)
-        rounding = ROUNDING * torch.finfo(torch.float64 if H else LX.dtype).eps * size
+        sums, vectors = (torch.finfo(dtype).eps for dtype in (torch.float64 if H else LX.dtype, LX.dtype))
+        # The vectors are orthonormal to their own rounding, which scales H.
+        rounding = ROUNDING * (sums * size + vectors * inner.diagonal().abs())
         return Projected(inner, gram(LX, LX), rounding.cpu(), torch.cat(parts, dim=1) if parts else None)
 
     def align(self, L: Operator, tol: float) -> Tensor:

@@ -8,8 +8,10 @@ from torch import Tensor
 from krylow.operators import Operator
 
 
-def gaussian(L: Operator, columns: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """Return a Gaussian block ``(*batch, n, columns)`` in the operator's dtype, zero on padded nodes.
+def gaussian(
+    L: Operator, columns: int, *, generator: torch.Generator | None = None, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Return a Gaussian block ``(*batch, n, columns)``, zero on padded nodes.
 
     Parameters
     ----------
@@ -19,9 +21,11 @@ def gaussian(L: Operator, columns: int, *, generator: torch.Generator | None = N
         Width of the block.
     generator
         Source of randomness. None: a fresh one with seed 0, so that equal calls give equal answers.
+    dtype
+        None: the operator's. Numbers in float32 are made several times faster.
     """
     if generator is None:
         generator = torch.Generator(device=L.device).manual_seed(0)
     shape = (*L.batch_shape, L.n, columns)
-    z = torch.randn(shape, dtype=L.dtype, device=L.device, generator=generator)
+    z = torch.randn(shape, dtype=dtype or L.dtype, device=L.device, generator=generator)
     return z if L.mask is None else z * L.mask[..., None]

@@ -1,0 +1,59 @@
+"""The lowest frequencies of a coarse graph."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+import krylow as kl
+from krylow.refine import coarsest
+from krylow.refine.coarsest import solve_coarsest
+from krylow.testing import grid, path
+
+
+def sparse(W):
+    return kl.laplacian(scipy.sparse.csr_array(W.numpy()))
+
+
+@pytest.mark.parametrize("n", [(6, 5), (31, 40)])  # decomposed, factorised
+def test_lowest_frequencies(n):
+    L = sparse(grid(*n))
+    found = solve_coarsest(L, 5, 8, 1e-10)
+    values, vectors = torch.linalg.eigh(L.to_dense())
+    torch.testing.assert_close(found.theta[:5], values[:5], atol=1e-9, rtol=1e-6)
+    overlap = torch.linalg.matrix_norm(vectors[:, :5].mT @ found.V[:, :5]) ** 2
+    assert float(5 - overlap) <= 1e-8
+    torch.testing.assert_close(found.V.mT @ found.V, torch.eye(8).double(), atol=1e-9, rtol=0)
+
+
+def test_repeated_frequencies_are_found():
+    L = sparse(grid(24, 24))  # frequencies of a square come in pairs
+    found = solve_coarsest(L, 6, 8, 1e-10)
+    torch.testing.assert_close(found.theta[:6], torch.linalg.eigvalsh(L.to_dense())[:6], atol=1e-9, rtol=1e-6)
+
+
+def test_the_inverse_is_that_of_the_shifted_graph():
+    L = sparse(grid(31, 40))
+    found = solve_coarsest(L, 5, 8, 1e-6)
+    Y = torch.randn(L.n, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    shift = coarsest.SHIFT * float(L.gershgorin()[1])
+    X = found.inverse(Y)
+    torch.testing.assert_close(L @ X + shift * X, Y, atol=1e-6, rtol=1e-6)
+
+
+def test_what_is_too_large_is_left_to_coarser_graphs(monkeypatch):
+    L = sparse(grid(31, 40))
+    monkeypatch.setattr(coarsest, "FACTORISED", 1000)
+    assert solve_coarsest(L, 5, 8, 1e-6) is None
+    monkeypatch.setattr(coarsest, "FACTORISED", 10_000)
+    monkeypatch.setattr(coarsest, "ENTRIES", 1.0)
+    assert solve_coarsest(L, 5, 8, 1e-6) is None
+
+
+def test_signed_graphs_are_shifted_above_zero():
+    W = path(600)
+    W[3, 4] = W[4, 3] = -0.5
+    W[3, 5] = W[5, 3] = 1.0
+    L = sparse(W)
+    found = solve_coarsest(L, 3, 6, 1e-10)
+    np.testing.assert_allclose(found.theta[:3], torch.linalg.eigvalsh(L.to_dense())[:3], atol=1e-7)
