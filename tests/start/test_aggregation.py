@@ -110,3 +110,15 @@ def test_a_vector_that_is_not_constant_on_aggregates_has_a_high_frequency():
     outside = torch.eye(81).double() - P @ P.mT
     values = torch.linalg.eigvalsh(outside @ L.to_dense() @ outside + 100 * P @ P.mT)
     assert float(values[0]) >= bound / 4
+
+
+def test_two_steps_in_one():
+    L = sparse(grid(20, 15))
+    vector = torch.linspace(1, 2, L.n, dtype=torch.float64)
+    first = aggregate(L, vector)
+    second = aggregate(first.coarse, first.vector)
+    both = first.then(second)
+    P = prolongation(both, L.n)
+    np.testing.assert_allclose(P, prolongation(first, L.n) @ prolongation(second, first.coarse.n))
+    np.testing.assert_allclose(both.coarse.to_dense(), P.T @ L.to_dense().numpy() @ P, atol=1e-12)
+    np.testing.assert_allclose(P @ both.vector.numpy(), vector)

@@ -32,6 +32,9 @@ from krylow.start.aggregation import Aggregation, aggregate
 SHRINKS = 0.6
 #: A coarser graph of fewer nodes than this many a column is too unlike the finer one.
 LEAST_COARSE = 12
+#: Aggregates that leave more than this part of the nodes (grids') are joined once more, for errors that are not below
+#: this one, if so many nodes a column are left.
+SMALL, TWICE_TOL, TWICE_COARSE = 0.125, 1e-4, 100
 #: The smoother's degree, and the part of the spectrum's top that it begins at.
 SMOOTHING, SMOOTH_CUT = 8, 30
 #: Relative residual and most steps of the solves on the coarser graph.
@@ -100,6 +103,10 @@ def _solve(
     """Return the block of one level and how it ended; D is A in float64."""
     high = spectrum_top(A)
     level = aggregate(D, vector, high / SMOOTH_CUT / 2)
+    if tol >= TWICE_TOL and level.coarse.n > SMALL * D.n:
+        second = aggregate(level.coarse, level.vector, high / SMOOTH_CUT / 2)
+        if second.coarse.n >= TWICE_COARSE * width:
+            level = level.then(second)
     if level.coarse.n > SHRINKS * D.n or level.coarse.n < LEAST_COARSE * width:
         X = _random(A, max(width, _wide(k, D.n)), generator)
         block = FilteredBlock(A, X, high)

@@ -51,6 +51,12 @@ class Aggregation:
         """Return P Z ``(n, s)``."""
         return Z[self.labels] * self.weights.to(Z.dtype)[:, None]
 
+    def then(self, other: Aggregation) -> Aggregation:
+        """Return this step and one of its coarse graph as one step."""
+        labels = other.labels[self.labels]
+        weights = self.weights * other.weights[self.labels]
+        return Aggregation(labels, weights, other.coarse, other.vector, _share_alone(labels, other.coarse.n))
+
     def restrict(self, X: Tensor) -> Tensor:
         """Return P^T X ``(aggregates, s)``."""
         total = torch.zeros(self.coarse.n, X.shape[1], dtype=X.dtype, device=X.device)
@@ -74,9 +80,12 @@ def aggregate(L: SparseOperator, vector: Tensor, bound: float = 0.0) -> Aggregat
     coarse = SparseOperator(*parts, psd=L.psd)
     coarse.narrow(*L.gershgorin())  # the columns of P are orthonormal
     place = torch.from_numpy(labels.astype(np.int64)).to(L.device)
-    alone = float((np.bincount(labels, minlength=count) == 1).sum()) / L.n
-    parts = (torch.from_numpy(part).to(L.device) for part in (weights, sizes))
-    return Aggregation(place, next(parts), coarse, next(parts), alone)
+    own, vector = (torch.from_numpy(part).to(L.device) for part in (weights, sizes))
+    return Aggregation(place, own, coarse, vector, _share_alone(place, count))
+
+
+def _share_alone(labels: Tensor, count: int) -> float:
+    return float((torch.bincount(labels, minlength=count) == 1).sum()) / labels.numel()
 
 
 def _labels(crow: np.ndarray, col: np.ndarray, values: np.ndarray, bound: float) -> tuple[np.ndarray, int]:
