@@ -5,28 +5,19 @@ They run, slowly, as the Python they are.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-_lock = threading.Lock()
-_compiled: dict[str, Callable[..., Any]] = {}
+from krylow.operators import compiled as compilation
 
 
 def compiled(name: str) -> Callable[..., Any]:
-    """Return a kernel of this module, compiled; numba is imported when one is first asked for."""
-    with _lock:
-        if name not in _compiled:
-            from numba import njit
-
-            options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-            try:
-                _compiled[name] = njit(cache=True, **options)(globals()[name])
-            except RuntimeError:  # no directory to keep it in
-                _compiled[name] = njit(**options)(globals()[name])
-    return _compiled[name]
+    """Return a kernel of this module, compiled; numba has to be there."""
+    kernel = compilation.compiled(globals()[name])
+    assert kernel is not None
+    return kernel
 
 
 def eliminate(crow: Any, col: Any, values: Any, shift: float, slowest: float, widest: int) -> Any:
