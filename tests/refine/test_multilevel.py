@@ -78,3 +78,19 @@ def test_float32_and_a_gradient_is_recorded():
     edges = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
     w = torch.ones(edges.shape[1], dtype=F64, requires_grad=True)
     assert kl.subspace(kl.laplacian((edges, w)), 4, method="multilevel").basis.requires_grad
+
+
+def test_copies_of_a_graph():
+    """Each frequency six times: all copies are found, and a cut between copies is said to be none."""
+    W = scipy.sparse.csr_array(scipy.sparse.block_diag([neighbours(600, 3)] * 6))
+    L = kl.laplacian(W)
+    lam, U = np.linalg.eigh(kl.laplacian(neighbours(600, 3)).to_dense().numpy())
+    assert lam[3] - lam[2] > 0.05 * lam[3]
+    whole = kl.subspace(L, 18, method="multilevel")
+    assert whole.status == Status.CONVERGED
+    basis = np.kron(np.eye(6), U[:, :3])
+    assert 1 - np.linalg.norm(basis.T @ whole.basis.numpy()) ** 2 / 18 <= 1e-3
+    part = kl.subspace(L, 15, method="multilevel")
+    assert part.status == Status.NO_GAP
+    assert int(part.certificate.well_defined) == 12
+    assert part.passes <= 2000

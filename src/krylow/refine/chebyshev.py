@@ -34,6 +34,8 @@ DOUBT = 2.0
 SETTLED = 1e-2
 #: A gap that is this part of the band's width is near to none.
 NEAR = 5e-3
+#: One that is this part of it for so many sweeps, while the error does not fall, is none.
+SAME, PATIENCE = 1e-5, 8
 #: The filter's degree aims at this much growth of the k-th vector over the block's last one in one sweep.
 GROWTH = 1e3
 DEGREES = (6, 64)
@@ -172,6 +174,7 @@ def refine_block(
     A, width = block.L, block.X.shape[1]
     limit = A.products + max_products - 2 * width
     outcome = Outcome(math.inf, 0)
+    best, together = math.inf, 0
     try:
         while True:
             first = float(block.theta[0]) if bool(block.theta.isfinite().all()) else min(0.0, low)
@@ -187,6 +190,12 @@ def refine_block(
                 watch.report(error)
             if error <= tol or tied(block, outcome, k, tol):
                 return outcome
+            # Copies of one frequency on either side of the cut look to each other like something that leaks.
+            same = float(block.theta[k] - block.theta[k - 1]) <= SAME * float(block.theta[k] - block.theta[0])
+            together = together + 1 if same and error > best / 2 else 0
+            best = min(best, error)
+            if together >= PATIENCE:
+                return judge(block, D, k, tol)
             low = min(low, max(float(block.theta[-1]), float(block.theta[0]) + 1e-7 * block.high))
     except KeyboardInterrupt:
         return replace(outcome, interrupted=True)

@@ -76,7 +76,7 @@ def multilevel_subspace(
     tol, max_products, watch
         As in :func:`~krylow.refine.chebyshev.chebyshev_subspace`.
     generator
-        Source of the columns that look for what the coarser graph missed.
+        Source of the random columns with which sweeps go on.
     """
     A, D = working_precision(L, tol), L.double()
     if watch is not None:
@@ -119,7 +119,7 @@ def _solve(
         found, _ = _solve(
             single(C) if tol >= 1e-8 else C, C, level.vector, k, width, ask, COARSE_PASSES * width, generator, None
         )
-        coarse = Coarsest(found.theta, found.X)
+        coarse = Coarsest(found.theta[:width], found.X[:, :width])
     block = FilteredBlock(A, level.prolong(coarse.V).to(A.dtype), high)
     outcome = _cycles(block, D, level, coarse, k, tol=tol, max_products=max_products, watch=watch)
     if outcome is not None:
