@@ -1,0 +1,149 @@
+"""How far the estimated bound of one larger graph can be trusted: estimates beside true errors on many kinds of graphs.
+
+    python benchmarks/estimates.py [--seeds 10 11 12] [--out results/estimates]
+
+Graphs of 3,000 to 9,000 nodes, beyond the size whose bound is proved: neighbours in two and three dimensions, strips,
+rolls, clusters, triangulations with random weights, weights over six and fourteen orders of magnitude, squares and cubes
+with repeated frequencies, two pieces, two pieces and a bridge, communities, power laws. k is drawn at random, at a gap
+or not. The truth is ARPACK's on the inverse, to 1e-13.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from scipy.sparse.linalg import eigsh
+from scipy.spatial import Delaunay, cKDTree
+
+import krylow as kl
+from krylow.experiments.large.graphs import make
+from krylow.experiments.records import Record
+
+MOST_K, CUTS, TOLS = 40, 4, (1e-3, 1e-6)
+
+
+def neighbours(points: np.ndarray, count: int, width: float | None = None) -> Any:
+    """Return the graph of the nearest neighbours, with weights exp(-(d / width)^2) if a width is given."""
+    n = len(points)
+    distance, index = cKDTree(points).query(points, count + 1)
+    rows, columns = np.repeat(np.arange(n), count), index[:, 1:].ravel()
+    weights = np.ones(rows.size) if width is None else np.exp(-((distance[:, 1:].ravel() / width) ** 2))
+    W = sp.csr_array((weights, (rows, columns)), shape=(n, n))
+    return W.maximum(W.T)
+
+
+def lattice(*sides: int) -> Any:
+    """Return the grid graph with these sides."""
+    total = sp.csr_array((1, 1))
+    for side in sides:
+        path = sp.diags_array([np.ones(side - 1)] * 2, offsets=[-1, 1])
+        total = sp.kron(total, sp.eye_array(side)) + sp.kron(sp.eye_array(total.shape[0]), path)
+    return sp.csr_array(total)
+
+
+def triangulation(points: np.ndarray, weights: Any) -> Any:
+    """Return the Delaunay graph with weights drawn by a function of their number."""
+    triangles, n = Delaunay(points).simplices, len(points)
+    ends = np.concatenate([triangles[:, pair] for pair in ([0, 1], [1, 2], [0, 2])])
+    W = sp.csr_array((weights(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n, n))
+    return sp.csr_array(W + W.T)
+
+
+def pieces(rng: np.random.Generator, n: int, bridge: float) -> Any:
+    """Return two graphs of neighbours as one, with an edge of this weight between them."""
+    first, second = neighbours(rng.random((n // 2, 2)), 8), neighbours(rng.random((n // 3, 2)), 8)
+    W = sp.lil_array(sp.block_diag([first, second]))
+    W[0, n // 2 + 5] = W[n // 2 + 5, 0] = bridge
+    return sp.csr_array(W)
+
+
+def graphs(seed: int) -> Iterator[tuple[str, Any]]:
+    """Return Laplacians of all kinds, by name."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3000, 9000))
+    turn = rng.random(n) * 9 + 3
+    clusters = np.concatenate([rng.normal(c, 0.3, (n // 5, 3)) for c in rng.random((5, 3)) * 4])
+    adjacencies = {
+        "2D k-NN": neighbours(rng.random((n, 2)), 5),
+        "2D k-NN, Gaussian weights": neighbours(rng.random((n, 2)), 8, 0.6 / n**0.5),
+        "clusters in 3D": neighbours(clusters, 10),
+        "strip": neighbours(rng.random((n, 2)) * [30, 1], 6),
+        "roll": neighbours(np.c_[turn * np.cos(turn), turn * np.sin(turn), rng.random(n) * 10], 10),
+        "triangulation": triangulation(rng.random((n, 2)), lambda m: rng.random(m) + 0.01),
+        "triangulation, six orders": triangulation(rng.random((n, 2)), lambda m: 10 ** rng.uniform(-6, 0, m)),
+        "square": lattice(int(n**0.5), int(n**0.5)),
+        "cube": lattice(*[int(n ** (1 / 3))] * 3),
+        "two pieces": pieces(rng, n, 0.0),
+        "bridge": pieces(rng, n, 0.01),
+    }
+    for name, W in adjacencies.items():
+        yield name, sp.csr_array(sp.diags_array(W.sum(axis=1)) - W)
+    for family in ("road", "sbm20", "smallworld", "powerlaw"):
+        yield family, make(family, n, seed)
+
+
+def judge(L: Any, seed: int) -> Iterator[dict[str, Any]]:
+    """Return one row a cut and error asked for."""
+    shift = -1e-7 * float(L.diagonal().max())
+    values, vectors = eigsh(L, MOST_K + 2, sigma=shift, tol=1e-13, v0=np.random.default_rng(0).random(L.shape[0]))
+    order = np.argsort(values)
+    values, vectors = values[order], vectors[:, order]
+    for k in sorted(set(np.random.default_rng(seed).integers(2, MOST_K, CUTS).tolist())):
+        truth = torch.from_numpy(np.ascontiguousarray(vectors[:, :k]))
+        for tol in TOLS:
+            begin = time.process_time()
+            found = kl.subspace(L, k, tol=tol, max_products=400_000)
+            row = {"n": L.shape[0], "k": k, "tol": tol, "method": found.method, "status": found.status.name}
+            row["cpu_seconds"] = time.process_time() - begin
+            row["error"] = float(kl.metrics.subspace_error(found.basis, truth))
+            row["bound"] = float(found.error_bound)
+            row["gap"] = float((values[k] - values[k - 1]) / values[k])
+            yield row
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return how often, and by how much, estimates were wrong."""
+    claimed = [row for row in rows if row["status"] == "CONVERGED"]
+    below = [row for row in claimed if row["error"] > row["bound"]]
+    return {
+        "runs": len(rows),
+        "converged": len(claimed),
+        "error above tol": sum(row["error"] > row["tol"] for row in claimed),
+        "error above 10 tol": sum(row["error"] > 10 * row["tol"] for row in claimed),
+        "error above its bound": len(below),
+        "largest error / bound": max((row["error"] / row["bound"] for row in claimed), default=0.0),
+        "not converged at gaps above 1 %": sum(row["status"] != "CONVERGED" and row["gap"] > 0.01 for row in rows),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[10, 11, 12])
+    parser.add_argument("--out", default=None, help="folder for the record; none is written without it")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    started, begin = datetime.datetime.now(datetime.UTC), time.perf_counter()
+    rows = []
+    for seed in args.seeds:
+        for name, L in graphs(seed):
+            rows += [{"graph": name, "seed": seed, **row} for row in judge(L, seed)]
+            bad = [row for row in rows if row["graph"] == name and row["seed"] == seed]
+            print(seed, name, summary(bad), flush=True)
+    results = {"all": summary(rows), "rows": rows}
+    print(results["all"])
+    if args.out:
+        config = {"seeds": args.seeds, "tols": list(TOLS), "most k": MOST_K}
+        wall = time.perf_counter() - begin
+        record = Record.create("estimates", config, results, seed=args.seeds[0], started=started, wall_seconds=wall)
+        print(record.write(args.out))
+
+
+if __name__ == "__main__":
+    main()
