@@ -3,9 +3,9 @@
     python benchmarks/estimates.py [--seeds 10 11 12] [--out results/estimates]
 
 Graphs of 3,000 to 9,000 nodes, beyond the size whose bound is proved: neighbours in two and three dimensions, strips,
-rolls, clusters, triangulations with random weights, weights over six and fourteen orders of magnitude, squares and cubes
-with repeated frequencies, two pieces, two pieces and a bridge, communities, power laws. k is drawn at random, at a gap
-or not. The truth is ARPACK's on the inverse, to 1e-13.
+rolls, clusters, triangulations with random weights, weights over six and fourteen orders of magnitude, squares and
+cubes with repeated frequencies, two pieces, two pieces and a bridge, roads, communities, small worlds, power laws. k is
+drawn at random, at a gap or not. The truth is ARPACK's on the inverse, to 1e-13.
 """
 
 from __future__ import annotations
