@@ -76,6 +76,17 @@ def test_a_walk_is_made_once():
     assert walk(L) is walk(L) is walk(L.single())
 
 
+def test_what_is_kept_is_forgotten_when_values_change():
+    crow, col = torch.tensor([0, 2, 4]), torch.tensor([0, 1, 0, 1])
+    L = SparseOperator(crow, col, torch.tensor([1.0, -1.0, -1.0, 1.0]))
+    assert walk(L).components == 1
+    assert float(L.gershgorin()[1]) == 2
+    L.values.copy_(torch.tensor([5.0, 0.0, 0.0, 3.0]))
+    assert walk(L).components == 2
+    assert float(L.gershgorin()[1]) == 5
+    assert float(L.double().gershgorin()[1]) == 5
+
+
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_permuted_rows(index):
     W = scipy.sparse.csr_array(random_graph(40, 0.2, seed=2).numpy())

@@ -43,7 +43,7 @@ class SparseOperator(Operator):
         self.crow, self.col, self.values = crow, col, values
         self.null_vector = null_vector
         self._indices: tuple[np.ndarray, np.ndarray] | None = None
-        self._gershgorin: tuple[Tensor, Tensor] | None = None
+        self._gershgorin: tuple[int, Tensor, Tensor] | None = None  # of which version of the values, and the bounds
         self.kept: dict[str, object] = {}
 
     @classmethod
@@ -142,8 +142,8 @@ class SparseOperator(Operator):
 
     def gershgorin(self) -> tuple[Tensor, Tensor]:
         """Return Gershgorin's lower and upper bound; computed once where no gradient passes."""
-        if self._gershgorin is not None:
-            return self._gershgorin
+        if self._gershgorin is not None and self._gershgorin[0] == self.version:
+            return self._gershgorin[1:]
         diagonal = self.diagonal()
         if self._on_host:
             rows = torch.from_numpy(abs(self._scipy_view()) @ np.ones(self.n, dtype=diagonal.numpy().dtype))
@@ -151,15 +151,24 @@ class SparseOperator(Operator):
             rows = self.values.new_zeros(self.n).index_add(0, self.row, self.values.abs())
         radius = rows - diagonal.abs()
         low, high = (diagonal - radius).amin(), (diagonal + radius).amax()
-        bounds = (low.clamp(min=0) if self.psd else low), high
+        low = low.clamp(min=0) if self.psd else low
         if not self.requires_grad:
-            self._gershgorin = bounds
-        return bounds
+            self._gershgorin = self.version, low, high
+        return low, high
+
+    @property
+    def version(self) -> int:
+        """How often torch has changed the values in place: what was told from them before holds no longer."""
+        return self.values._version
 
     def narrow(self, low: Tensor, high: Tensor) -> None:
         """Keep tighter bounds of the spectrum, which are known from elsewhere, in place of Gershgorin's."""
         own = self.gershgorin()
-        self._gershgorin = torch.maximum(own[0], low.to(own[0])), torch.minimum(own[1], high.to(own[1]))
+        self._gershgorin = (
+            self.version,
+            torch.maximum(own[0], low.to(own[0])),
+            torch.minimum(own[1], high.to(own[1])),
+        )
 
     @property
     def _on_host(self) -> bool:
@@ -181,9 +190,9 @@ class SparseOperator(Operator):
     def _same(self, values: Tensor) -> SparseOperator:
         other = self.like(values)
         other.kept = self.kept
-        if self._gershgorin is not None:
-            low, high = (bound.detach().to(values.dtype) for bound in self._gershgorin)
-            other._gershgorin = low, high
+        if self._gershgorin is not None and self._gershgorin[0] == self.version:
+            low, high = (bound.detach().to(values.dtype) for bound in self._gershgorin[1:])
+            other._gershgorin = other.version, low, high
         return other
 
     def to_dense(self) -> Tensor:

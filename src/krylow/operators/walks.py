@@ -42,11 +42,12 @@ class Walk:
 
 def walk(L: SparseOperator) -> Walk:
     """Return the walk over the graph of L's entries that are not zero; made once for an operator. On the host."""
-    known = L.kept.get("walk")
+    key = f"walk {L.version}"
+    known = L.kept.get(key)
     if not isinstance(known, Walk):
         crow, col = L.host_indices()
         known = _walk(crow, col, L.values.detach().cpu().numpy())
-        L.kept["walk"] = known
+        L.kept[key] = known
     return known
 
 
