@@ -383,3 +383,10 @@ def test_the_zero_matrix_is_a_laplacian_and_an_adjacency():
     zero = torch.zeros(3, 3)
     assert (as_operator(zero).to_dense() == 0).all()
     assert (kl.laplacian(zero).to_dense() == 0).all()
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_normalized_laplacian_is_symmetric_to_the_last_bit(sparse):
+    W = random_graph(40, 0.3, seed=7) * 0.1
+    L = kl.laplacian(scipy.sparse.csr_array(W.numpy()) if sparse else W, "normalized").to_dense()
+    assert torch.equal(L, L.mT)

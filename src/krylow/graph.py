@@ -251,8 +251,9 @@ def _laplacian_of_rows(W: Any, kind: str | None) -> SparseOperator:
     if kind == "normalized":
         size = abs(W).sum(axis=1)
         null_vector = torch.from_numpy(np.sqrt(np.where(size > 0, size, 1.0)))
-        scale = scipy.sparse.diags_array(_inverse_root(torch.from_numpy(size)).numpy(), format="csr")
-        L = scale @ L @ scale
+        scale = _inverse_root(torch.from_numpy(size)).numpy()
+        L = L.tocoo()
+        L.data *= scale[L.row] * scale[L.col]  # one product of both, so that mirror images are equal to the last bit
     return _operator(scipy.sparse.csr_array(L), psd=not (W.data < 0).any(), null_vector=null_vector)
 
 
@@ -272,7 +273,7 @@ def _laplacian_of_edges(edges: _Edges, kind: str | None) -> SparseOperator:
     if kind == "normalized":
         scale = _inverse_root(weight.new_zeros(n).index_add(0, row, weight.abs()))
         diagonal = diagonal * scale**2
-        off = off * scale[row[~loop]] * scale[col[~loop]]
+        off = off * (scale[row[~loop]] * scale[col[~loop]])
     nodes = torch.arange(n, device=weight.device)
     return SparseOperator.from_coo(
         torch.cat([row[~loop], nodes]),
@@ -295,7 +296,7 @@ def _dense_laplacian(W: Tensor, kind: str | None, mask: Tensor | None = None) ->
     L.diagonal(dim1=-2, dim2=-1).copy_(degree if kind == "generalized" else degree - loops)
     if kind == "normalized":
         scale = _inverse_root(W.abs().sum(-1))
-        L = scale[..., :, None] * L * scale[..., None, :]
+        L = L * (scale[..., :, None] * scale[..., None, :])
     return DenseOperator(L, mask=mask, psd=bool((W >= 0).all()))
 
 

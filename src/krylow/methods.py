@@ -15,6 +15,7 @@ import torch
 
 from krylow import _checks
 from krylow._checks import InputError
+from krylow.answers import Options
 from krylow.certify import Subspace
 from krylow.floor import PROOF_LIMIT
 from krylow.graph import as_operator
@@ -22,7 +23,7 @@ from krylow.linalg.fill import estimate_fill
 from krylow.linalg.projection import project_by_blocks
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.operators.walks import walk
-from krylow.recipes import METHODS, RECIPES, Options, up_to
+from krylow.recipes import METHODS, RECIPES, up_to
 from krylow.refine.progress import Callback
 from krylow.response import chebyshev_lowpass, lanczos_lowpass
 

@@ -6,7 +6,7 @@ import scipy.sparse
 import torch
 
 import krylow as kl
-from krylow import recipes
+from krylow import large
 from krylow.linalg import elimination, fill
 from krylow.refine import condensed
 from krylow.testing import lowest
@@ -51,7 +51,7 @@ COPY = roads(250, seed=3)
 
 @pytest.fixture(autouse=True)
 def small_graphs_are_large(monkeypatch):
-    monkeypatch.setattr(recipes, "PROOF_LIMIT", 200)
+    monkeypatch.setattr(large, "PROOF_LIMIT", 200)
 
 
 @pytest.fixture(params=["condensed", "whole", "counted by a probe", "without numba"])

@@ -24,7 +24,7 @@ from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import splu
 
 from krylow.linalg.elimination_kernels import compiled
-from krylow.operators.csr_kernels import available
+from krylow.operators.compiled import available
 
 #: Entries a row of both factors up to which one is light.
 LIGHT = 40

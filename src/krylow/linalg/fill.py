@@ -22,7 +22,7 @@ from krylow._checks import InputError
 from krylow.linalg.elimination import WIDEST
 from krylow.linalg.elimination_kernels import compiled
 from krylow.operators import SparseOperator
-from krylow.operators.csr_kernels import available
+from krylow.operators.compiled import available
 
 #: Rounds of elimination, and the share of nodes that a round must take for another to follow.
 ROUNDS, WORTHWHILE = 12, 0.02

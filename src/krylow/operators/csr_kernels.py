@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from krylow.operators.compiled import available as available
-from krylow.operators.compiled import compiled
+from krylow.operators.compiled import available, compiled
 
 #: Narrower blocks go to scipy, whose scalar loop is faster there.
 LEAST_COLUMNS = 2

@@ -40,6 +40,15 @@ TOP_STEPS = 10
 MOST_GROWTH = 1e10
 
 
+def block_width(k: int, n: int, *, guards: int | None = None, line: int = 8) -> int:
+    """Return the columns of a block for k frequencies of n nodes, a multiple of ``line`` where there are so many nodes.
+
+    ``guards`` are its least columns beyond k. None: as many as a filter needs, whose speed they set.
+    """
+    guards = max(6, 2 * k // 5) if guards is None else guards
+    return min(n, -(-(k + guards) // line) * line)
+
+
 def single(L: Operator) -> Operator:
     """Return L on float32 blocks, without a gradient, where its entries are known; else L."""
     if isinstance(L, SparseOperator):

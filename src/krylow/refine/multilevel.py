@@ -23,7 +23,7 @@ from krylow.linalg.cg import conjugate_gradients
 from krylow.operators import Operator, SparseOperator
 from krylow.refine.chebyshev import DOUBT, Outcome, conclude, judge, refine_block, tied, working_precision
 from krylow.refine.coarsest import Coarsest, solve_coarsest
-from krylow.refine.filtered import OVERLAP, FilteredBlock, rotate_, single, spectrum_top
+from krylow.refine.filtered import OVERLAP, FilteredBlock, block_width, rotate_, single, spectrum_top
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz
 from krylow.start.aggregation import Aggregation, aggregate
@@ -31,7 +31,7 @@ from krylow.start.aggregation import Aggregation, aggregate
 #: A coarser graph has to be smaller by this factor to be worth it.
 SHRINKS = 0.6
 #: A coarser graph of fewer nodes than this many a column is too unlike the finer one.
-LEAST_COARSE = 12
+LEAST_COARSE = 11
 #: Aggregates that leave more than this part of the nodes (grids') are joined once more, for errors that are not below
 #: this one, if so many nodes a column are left.
 SMALL, TWICE_TOL, TWICE_COARSE = 0.125, 1e-4, 100
@@ -108,7 +108,7 @@ def _solve(
         if second.coarse.n >= TWICE_COARSE * width:
             level = level.then(second)
     if level.coarse.n > SHRINKS * D.n or level.coarse.n < LEAST_COARSE * width:
-        X = _random(A, max(width, _wide(k, D.n)), generator)
+        X = _random(A, max(width, block_width(k, D.n)), generator)
         block = FilteredBlock(A, X, high)
         low = block.high / 4
         return block, refine_block(block, D, k, tol=tol, max_products=max_products, watch=watch, low=low)
@@ -125,15 +125,10 @@ def _solve(
     if outcome is not None:
         return block, outcome
     # Sweeps need guards, which cycles do not.
-    X = torch.cat([block.X, _random(A, max(0, _wide(k, D.n) - width), generator)], dim=1)
+    X = torch.cat([block.X, _random(A, max(0, block_width(k, D.n) - width), generator)], dim=1)
     low = max(float(block.theta[-1]), 1e-7 * high)
     block = FilteredBlock(A, X, high)
     return block, refine_block(block, D, k, tol=tol, max_products=max_products - A.products, watch=watch, low=low)
-
-
-def _wide(k: int, n: int) -> int:
-    """Return the width of a block that is refined by sweeps."""
-    return min(n, -(-(k + max(6, 2 * k // 5)) // 8) * 8)
 
 
 def _random(A: Operator, width: int, generator: torch.Generator | None) -> Tensor:

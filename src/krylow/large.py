@@ -1,0 +1,158 @@
+"""The methods on one large graph, whose bound is an estimate that they hand on themselves.
+
+All but the inverse run in an order in which neighbours are near in memory; a null space that suffices is read off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from krylow._checks import InputError
+from krylow.answers import Options, refined
+from krylow.certify import Subspace
+from krylow.floor import PROOF_LIMIT
+from krylow.linalg.components import NullSpace, null_space
+from krylow.operators import Operator, SparseOperator
+from krylow.operators.ordering import reordered_if_it_pays
+from krylow.refine.chebyshev import filtered_subspace
+from krylow.refine.filtered import block_width
+from krylow.refine.multilevel import multilevel_subspace
+from krylow.refine.preconditioned import preconditioned_subspace
+from krylow.refine.progress import Watch
+from krylow.refine.ritz import Evidence, Ritz
+from krylow.refine.shift_invert import large_shift_invert
+from krylow.start.gaussian import gaussian
+
+#: Least guards of a block whose errors a coarser graph corrects.
+GUARDS = 3
+
+
+def is_large(L: Operator, k: int) -> bool:
+    """Return whether L is one graph beyond the size whose certificate is proved, of which k is a small part."""
+    return not L.batch_shape and L.n > PROOF_LIMIT and 4 * k <= L.n
+
+
+def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
+    """Filter a block whose guards set the speed."""
+    width = _width(L, k, options)
+
+    def run(A: Operator, null: NullSpace | None) -> Ritz:
+        X = gaussian(A, width, generator=options.generator, dtype=torch.float32)
+        limit = options.max_products or 4000 * width
+        watch = Watch(A, options.tol, options.callback)
+        return filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch)
+
+    return _solved(L, k, run, f"a filtered block of {width} vectors")
+
+
+def multilevel(L: Operator, k: int, options: Options) -> Subspace:
+    """Refine the answer of coarser graphs."""
+    width = _width(L, k, options, guards=GUARDS)
+
+    def run(A: Operator, null: NullSpace | None) -> Ritz:
+        S = A if isinstance(A, SparseOperator) else _sparse(A)
+        vector = torch.ones(A.n, dtype=torch.float64, device=A.device)
+        if null is not None and null.count:
+            vector = torch.where(null.vector != 0, null.vector * A.n**0.5, vector)
+        pairs = multilevel_subspace(
+            S,
+            vector,
+            k,
+            width,
+            tol=options.tol,
+            max_products=options.max_products or 4000 * width,
+            generator=options.generator or torch.Generator(device=A.device).manual_seed(0),
+            watch=Watch(S, options.tol, options.callback),
+        )
+        if S is not A:
+            A.products += S.products
+            A.passes += S.passes
+        return pairs
+
+    return _solved(L, k, run, f"coarser graphs, then a block of {width} vectors")
+
+
+def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
+    """Filter and correct a block through the diagonal."""
+    width = _width(L, k, options, line=16)  # a row of sixteen float32 is a line of the cache
+
+    def run(A: Operator, null: NullSpace | None) -> Ritz:
+        assert isinstance(A, SparseOperator)
+        return preconditioned_subspace(
+            A,
+            gaussian(A, width, generator=options.generator),
+            k,
+            null,
+            tol=options.tol,
+            max_products=options.max_products or 4000 * width,
+            generator=options.generator or torch.Generator(device=A.device).manual_seed(0),
+            watch=Watch(A, options.tol, options.callback),
+        )
+
+    return _solved(L, k, run, f"a block of {width} vectors, filtered and corrected through the diagonal")
+
+
+def shift_invert(L: SparseOperator, k: int, options: Options) -> Subspace:
+    """Invert what is left without chains and twigs."""
+    null, basis_size = null_space(L), options.m or 2 * k + 24
+
+    def run(A: Operator) -> Ritz:
+        if null is not None and null.lowest and null.count >= k:
+            return _null_answer(A, null, k)
+        return large_shift_invert(
+            L,
+            k,
+            null,
+            basis_size=basis_size,
+            tol=options.tol,
+            max_products=options.max_products or 200 * basis_size,
+            generator=options.generator,
+        )
+
+    return refined(L, k, run, f"a factorisation, then a basis of at most {basis_size} vectors")
+
+
+def _width(L: Operator, k: int, options: Options, *, guards: int | None = None, line: int = 8) -> int:
+    """Return the width of the block: m where that is given."""
+    if options.m is not None and options.m <= k:
+        raise InputError(f"the block's width m must be more than k = {k}, got {options.m}.")
+    return block_width(k, L.n, guards=guards, line=line) if options.m is None else min(options.m, L.n)
+
+
+def _sparse(L: Operator) -> SparseOperator:
+    matrix = L.detach().to_scipy()
+    parts = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
+    return SparseOperator(*parts, psd=L.psd)
+
+
+def _solved(L: Operator, k: int, run: Callable[[Operator, NullSpace | None], Ritz], why: str) -> Subspace:
+    """Run a refinement of one large graph in an order that is near in memory; read off a null space that suffices."""
+    null = null_space(L)
+
+    def ordered(A: Operator) -> Ritz:
+        if null is not None and null.lowest and null.count >= k:
+            return _null_answer(A, null, k)
+        other = reordered_if_it_pays(A.detach()) if isinstance(A, SparseOperator) else None
+        if other is None:
+            return run(A, null)
+        B = other.operator
+        B.products, B.passes = 0, 0
+        moved = null and replace(null, labels=other.forward(null.labels), vector=other.forward(null.vector))
+        pairs = run(B, moved)
+        A.products += B.products
+        A.passes += B.passes
+        return replace(pairs, X=other.back(pairs.X))
+
+    return refined(L, k, ordered, why)
+
+
+def _null_answer(L: Operator, null: NullSpace, k: int) -> Ritz:
+    """Return k null vectors of a graph of at least k components: they are the lowest, and need no iteration."""
+    zero = torch.zeros(k, dtype=L.dtype, device=L.device)
+    rounding = L.n * torch.finfo(L.dtype).eps ** 2
+    unique = k if null.count == k else 0
+    evidence = Evidence(error=rounding, floor=0.0, well_defined=unique, residuals=zero.to(torch.float64))
+    return Ritz(zero, null.basis(k, L.dtype), zero, evidence=evidence)

@@ -1,0 +1,50 @@
+"""What the methods do on one large graph beside naming their parts; the contract suite has the rest."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+import krylow as kl
+from krylow.large import is_large
+from krylow.refine.filtered import block_width
+
+
+def shuffled_grid(side=60, seed=0):
+    line = scipy.sparse.diags_array([np.ones(side - 1)] * 2, offsets=[-1, 1], shape=(side, side))
+    eye = scipy.sparse.eye_array(side + 7)
+    other = scipy.sparse.diags_array([np.ones(side + 6)] * 2, offsets=[-1, 1], shape=(side + 7, side + 7))
+    W = scipy.sparse.csr_array(scipy.sparse.kron(line, eye) + scipy.sparse.kron(scipy.sparse.eye_array(side), other))
+    order = np.random.default_rng(seed).permutation(W.shape[0])
+    return W[order][:, order]
+
+
+def test_widths():
+    assert block_width(11, 10**6) == 24
+    assert block_width(11, 10**6, guards=3) == 16
+    assert block_width(11, 10**6, line=16) == 32
+    assert block_width(50, 10**6) == 72
+    assert block_width(11, 13) == 13
+
+
+def test_what_is_large():
+    L = kl.laplacian(shuffled_grid())
+    assert is_large(L, 10)
+    assert not is_large(L, L.n // 2)
+    assert not is_large(kl.laplacian(torch.ones(3, 5, 5) - torch.eye(5)), 2)
+
+
+@pytest.mark.parametrize("method", ["chebyshev", "multilevel", "lobpcg"])
+def test_a_block_without_a_guard_is_refused(method):
+    with pytest.raises(kl.InputError, match="more than k = 5, got 5"):
+        kl.subspace(kl.laplacian(shuffled_grid()), 5, method=method, m=5)
+
+
+@pytest.mark.parametrize("method", ["chebyshev", "multilevel", "lobpcg", "shift_invert"])
+def test_the_order_of_the_nodes_does_not_matter(method):
+    W = shuffled_grid()
+    order = np.random.default_rng(1).permutation(W.shape[0])
+    first, second = (kl.subspace(kl.laplacian(A), 4, method=method, tol=1e-6) for A in (W, W[order][:, order]))
+    np.testing.assert_allclose(first.ritz_values, second.ritz_values, rtol=1e-4, atol=1e-9)
+    overlap = np.linalg.norm(first.basis.numpy()[order].T @ second.basis.numpy()) ** 2
+    assert 1 - overlap / 4 <= 4e-6
