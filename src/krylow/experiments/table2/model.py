@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from krylow.data.tokens import cached_wordpiece, glove_embedding
 from krylow.experiments.table2.corpus import Corpus
+from krylow.experiments.table2.plan import BLOCK
 from krylow.nn.attention import LowPassAttention
 from krylow.nn.probes import InversePolynomialProbe
 from krylow.nn.transformer import NoMixing, PairClassifier, SelfAttention, TransformerBlock
@@ -54,6 +55,8 @@ def _mixing(setting: dict[str, Any]) -> nn.Module:
         return SelfAttention(width, setting["heads"], identity=row == "identity")
     names = ("k", "cutoff", "m", "kind", "distance", "feature_dim")
     options = {name: setting[name] for name in names if name in setting}
+    if row == "block":
+        options["block_size"] = BLOCK
     if row == "probe":
         options["probe"] = InversePolynomialProbe(degree=7, power=3, cg_steps=10)
     return LowPassAttention(width, setting["heads"], filter="unrolled" if row == "probe" else row, **options)

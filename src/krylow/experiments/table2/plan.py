@@ -23,6 +23,7 @@ TRAINED = {
     "unrolled": "Unrolled Lanczos (learned gammas)",
     "probe": "Unrolled Lanczos with the paper's probe",
     "lanczos": "Standard Lanczos (gamma = 1)",
+    "block": "block Lanczos (gamma = 1)",
     "attention": "Self-Attention",
     "none": "no mixing",
     "exact": "exact low-pass",
@@ -33,8 +34,10 @@ TRAINED = {
 COUNTED = {"majority": "majority class", "overlap": "logistic regression on token overlap"}
 ROWS = {**TRAINED, **COUNTED}
 #: Rows that learn a graph, and those of them that filter in a Krylov basis.
-ON_A_GRAPH = ("unrolled", "probe", "lanczos", "exact", "kernel")
-IN_A_BASIS = ("unrolled", "probe", "lanczos")
+ON_A_GRAPH = ("unrolled", "probe", "lanczos", "block", "exact", "kernel")
+IN_A_BASIS = ("unrolled", "probe", "lanczos", "block")
+#: Columns of the block's start: a divisor of every m that is tried, so that all bases have as many vectors.
+BLOCK = 5
 
 #: The part of every model that no row changes. The paper names none of it.
 COMMON: dict[str, Any] = {"embed_dim": 64, "ffn_dim": 128, "batch": 32, "heads": 4, "embeddings": "scratch"}
