@@ -4,11 +4,22 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
+from krylow.nn import relaxed
 from krylow.nn.relaxed import relaxed_recurrence
 from krylow.operators import DenseOperator
+from krylow.operators.compiled import available
 from krylow.refine.lanczos import lanczos
 
 F64 = torch.float64
+
+
+@pytest.fixture(params=["compiled", "tensors"], autouse=True)
+def way(request, monkeypatch):
+    """Every test here runs with numba and without it."""
+    if request.param == "tensors":
+        monkeypatch.setattr(relaxed, "compiled", lambda function: None)
+    elif not available():
+        pytest.skip("needs numba")
 
 
 def problem(*sizes, m=6):

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from krylow.linalg.eigh import eigh
+from krylow.linalg.gram_schmidt import gram_schmidt
 
 #: A gap below this many eps times the spread of the spectrum is no gap: its derivative does not exist and is left out.
 GAP_EPS = 8
@@ -94,20 +95,6 @@ def orthonormalize(X: Tensor) -> Tensor:
     return _Orthonormalize.apply(X)
 
 
-def _gram_schmidt(X: Tensor, tiny: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return Q, R with X = Q R, column by column, dependent columns of Q zero, and which columns are not."""
-    Q = torch.zeros_like(X)
-    alive = torch.zeros((*X.shape[:-2], X.shape[-1]), dtype=torch.bool, device=X.device)
-    for j in range(X.shape[-1]):
-        x = X[..., j : j + 1]
-        for _ in range(2):
-            x = x - Q @ (Q.mT @ x)
-        size = torch.linalg.vector_norm(x, dim=-2, keepdim=True)
-        alive[..., j] = size[..., 0, 0] > tiny
-        Q[..., j : j + 1] = torch.where(size > tiny, x / torch.where(size > 0, size, torch.ones_like(size)), 0)
-    return Q, (Q.mT @ X).triu(), alive
-
-
 class _Orthonormalize(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, X: Tensor) -> Tensor:
@@ -118,7 +105,7 @@ class _Orthonormalize(torch.autograd.Function):
         alive = R.diagonal(dim1=-2, dim2=-1).abs() > tiny
         # Q's column in place of a dead one is arbitrary, and later ones avoid it.
         if X.shape[-1] > X.shape[-2] or not bool(alive.all()):
-            Q, R, alive = _gram_schmidt(X / size, tiny)
+            Q, R, alive = gram_schmidt(X / size, tiny)
         ctx.save_for_backward(Q, R, size, alive)
         return Q
 

@@ -7,17 +7,21 @@ r_j = w_j - \gamma^{(1)}_j \alpha_j c_j - \gamma^{(2)}_j \beta_{j-1} c_{j-1}, \q
 \beta_j = \|r_j\|, \quad c_{j+1} = r_j / \beta_j .$$
 
 What :func:`krylow.refine.lanczos.lanczos` computes, without a tape: on matrices this small the time goes into the
-number of operations, and a tape has several times as many.
+number of operations, and a tape has several times as many. On a processor with numba there is one operation in all
+(:mod:`krylow.nn.relaxed_kernels`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from krylow.nn import relaxed_kernels
+from krylow.operators.compiled import compiled
 from krylow.refine.lanczos import BREAKDOWN_EPS, Krylov
 
 
@@ -36,7 +40,9 @@ def relaxed_recurrence(A: Tensor, start: Tensor, gamma1: Tensor, gamma2: Tensor,
         ``(batch, s)`` booleans, False for rows and columns of A that only fill it up. The relaxed recurrence does not
         end by itself where the space closes: it is ended after as many steps as rows live.
     """
-    C, alpha, beta, steps = _Relaxed.apply(A, start.mT, gamma1, gamma2, live.sum(-1))
+    forward = compiled(relaxed_kernels.forward) if A.device.type == "cpu" else None
+    recurrence = _Relaxed if forward is None else _CompiledRelaxed
+    C, alpha, beta, steps = recurrence.apply(A, start.mT, gamma1, gamma2, live.sum(-1))
     return Krylov(C.mT, alpha, beta, torch.zeros_like(C[:, :1]).mT, steps, gamma1, gamma2)
 
 
@@ -47,9 +53,7 @@ class _Relaxed(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         batch, s, _ = A.shape
         m = gamma1.shape[0]
-        bound = A.abs().sum(-1).amax(-1)[:, None, None]
-        eps = torch.finfo(A.dtype).eps
-        tiny, huge = BREAKDOWN_EPS * s**0.5 * eps * bound, bound / eps  # as in krylow.refine.lanczos
+        tiny, huge = _limits(A)[..., None, None].unbind(1)
         C = A.new_zeros(batch, m, s)
         alpha, beta = A.new_zeros(batch, m, 1), A.new_zeros(batch, m, 1)
         alive = (sizes > 0)[:, None, None]
@@ -105,6 +109,47 @@ class _Relaxed(torch.autograd.Function):
         grad_gamma2 = -(beta_previous * _dot(C_previous, r_bars)).sum((0, 2))
         grad_A = torch.bmm(w_bars.mT, C)
         return (grad_A + grad_A.mT) / 2, c_bar, grad_gamma1, grad_gamma2, None
+
+
+class _CompiledRelaxed(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, A: Tensor, start: Tensor, gamma1: Tensor, gamma2: Tensor, sizes: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        batch, s, _ = A.shape
+        m = gamma1.shape[0]
+        given = [t.detach().contiguous() for t in (A, start[:, 0], gamma1, gamma2, sizes)]
+        C, alpha, beta = A.new_zeros(batch, m, s), A.new_zeros(batch, m), A.new_zeros(batch, m)
+        steps = torch.empty_like(sizes)
+        _call(relaxed_kernels.forward, *given, _limits(A), C, alpha, beta, steps)
+        ctx.save_for_backward(given[0], given[2], given[3], C, alpha, beta, steps)
+        ctx.mark_non_differentiable(steps)
+        return C, alpha, beta, steps
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, grad_C: Tensor, grad_alpha: Tensor, grad_beta: Tensor, _: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        A, gamma1, gamma2, C = ctx.saved_tensors[:4]
+        work = grad_C.clone(memory_format=torch.contiguous_format)
+        out = [torch.zeros_like(t) for t in (A, C[:, 0], gamma1, gamma2)]
+        given = (*ctx.saved_tensors, work, grad_alpha.contiguous(), grad_beta.contiguous())
+        _call(relaxed_kernels.backward, *given, *out)
+        return out[0], out[1][:, None], out[2], out[3], None
+
+
+def _call(kernel: Callable[..., None], *tensors: Tensor) -> None:
+    run = compiled(kernel)
+    assert run is not None
+    run(*(t.detach().numpy() for t in tensors))
+
+
+def _limits(A: Tensor) -> Tensor:
+    """Return the least and the largest residual with which the recurrence goes on, ``(batch, 2)``, as in Lanczos's."""
+    bound = A.detach().abs().sum(-1).amax(-1)
+    eps = torch.finfo(A.dtype).eps
+    return torch.stack([BREAKDOWN_EPS * A.shape[-1] ** 0.5 * eps * bound, bound / eps], -1)
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:

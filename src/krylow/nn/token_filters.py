@@ -43,6 +43,8 @@ from krylow.response import COUNT_PROBES, chebyshev_lowpass, estimated_cutoff
 ROWS = 64
 #: Least gap to the unseen part of the spectrum that the gradient divides by, as a part of the spectrum's spread.
 UNSEEN_GAP = 1e-3
+#: Coordinates that differ by this many eps of the largest are those of the same token.
+EQUAL_EPS = 64
 
 
 @dataclass(frozen=True)
@@ -141,11 +143,14 @@ def krylov_filter(
         sign = torch.where((rest > 0) & (mu <= band.cutoff), -sign, sign)
     keeps = None if band.k is not None else ((1 - sign) / 2)[:, None, None]  # the response to the rest, 0 or 1
     A = sign[:, None, None] * H
+    reached = live
+    if relaxation is not None:
+        reached = live & (torch.arange(live.shape[-1], device=live.device) < _frequencies(graph)[:, None])
     if through_recurrence:
-        B = _lowest(A, live, band, sign) if relaxation is None else _relaxed(A, live, band, sign, relaxation, None)
+        B = _lowest(A, live, band, sign) if relaxation is None else _relaxed(A, reached, band, sign, relaxation, None)
         return _response(x, Q @ B, keeps)
     C = _lowest(A, live, band, sign)  # carries the graph's gradient
-    B = C.detach() if relaxation is None else _relaxed(A.detach(), live, band, sign, relaxation, probe)
+    B = C.detach() if relaxation is None else _relaxed(A.detach(), reached, band, sign, relaxation, probe)
     inverse = _inverse_gaps(C.detach(), H.detach(), mu, sign) * (rest > 0)[:, None]
     y: Tensor = _Project.apply(x, Q, B, C, LQ, keeps, inverse[:, None, :])
     return y
@@ -226,6 +231,25 @@ def _relaxed(A: Tensor, live: Tensor, band: Band, sign: Tensor, relaxation: Rela
     alive = torch.arange(m, device=A.device) < krylov.steps[..., None]
     Y = _lowest(S, alive, band, sign)
     return orthonormalize(krylov.V @ (log_d.exp()[..., None] * Y))
+
+
+def _frequencies(graph: TokenGraph) -> Tensor:
+    r"""Return how many different frequencies each graph has at most, ``(batch,)``: repeated tokens repeat theirs.
+
+    The difference of two equal tokens is an eigenvector, of their degree for $D - W$ and of 1 for the normalized
+    Laplacian, so that equal tokens have one frequency more than different ones at most, or the whole graph has. A
+    Krylov space of one vector closes there, and rounding goes on, coupled by anything from eps to 1. Ritz vectors do
+    not mind another direction; the relaxed recurrence would take one more step inside a space that is full.
+    """
+    points = graph.points.detach()
+    tolerance = EQUAL_EPS * torch.finfo(points.dtype).eps * points.abs().amax((-2, -1))[..., None]
+    x, y = points[..., 0], points[..., -1]  # different tokens agree in one coordinate at times, hardly in two
+    if graph.mask is not None:
+        x = x.masked_fill(~graph.mask, torch.inf)
+    x, order = x.sort(-1)
+    equal = (x.diff() <= tolerance) & (y.gather(-1, order).diff().abs() <= tolerance)  # as the one before, (batch, n-1)
+    runs = equal.sum(-1) - (equal[:, 1:] & equal[:, :-1]).sum(-1)  # repeated tokens, each once
+    return _sizes(graph) - equal.sum(-1) + (runs if graph.kind == "combinatorial" else runs.clamp(max=1))
 
 
 def _inverse_gaps(B: Tensor, H: Tensor, mu: Tensor, sign: Tensor) -> Tensor:

@@ -70,10 +70,10 @@ class Protocol:
     draws: int = 1
 
 
-PROTOCOL_A = Protocol("A", tuple(TRAINED), ((3, 1),))
-PROTOCOL_B = Protocol("B", tuple(row for row in TRAINED if row != "probe"), ((4, 1), (2, 2)), draws=4)
-PROTOCOL_R = Protocol("R", PROTOCOL_B.rows, ())
-QUICK = Protocol("quick", tuple(row for row in TRAINED if row != "probe"), ())
+PROTOCOL_A = Protocol("A", tuple(row for row in TRAINED if row != "block"), ((3, 1),))
+PROTOCOL_B = Protocol("B", tuple(row for row in TRAINED if row not in ("probe", "block")), ((4, 1), (2, 2)), draws=4)
+PROTOCOL_R = Protocol("R", tuple(row for row in TRAINED if row != "probe"), ())
+QUICK = Protocol("quick", PROTOCOL_B.rows, ())
 
 
 def candidates(protocol: Protocol, row: str, data: str, *, vectors: bool = False) -> list[dict[str, Any]]:

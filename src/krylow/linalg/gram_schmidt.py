@@ -1,0 +1,73 @@
+"""Orthonormal bases of spans whose vectors may depend on each other, column by column, twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from krylow.operators.compiled import compiled
+
+
+def gram_schmidt(X: Tensor, tiny: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return Q, R with X = Q R, dependent columns of Q zero, and which columns are not, ``(*batch, k)``.
+
+    Parameters
+    ----------
+    X
+        ``(*batch, n, k)``, columns of norm 1 or 0.
+    tiny
+        What is left of a column that depends on those before it, at most.
+    """
+    kernel = compiled(_loop) if X.device.type == "cpu" else None
+    if kernel is None:
+        return _by_columns(X, tiny)
+    n, k = X.shape[-2:]
+    rows = X.detach().mT.reshape(-1, k, n).contiguous()  # a column is a row here: one after the other in memory
+    Q, R = torch.empty_like(rows), rows.new_zeros(rows.shape[0], k, k)
+    alive = torch.zeros(rows.shape[:2], dtype=torch.bool)
+    kernel(*(t.numpy() for t in (rows, Q, R, alive)), tiny)
+    batch = X.shape[:-2]
+    return Q.mT.reshape(*batch, n, k), R.reshape(*batch, k, k), alive.reshape(*batch, k)
+
+
+def _by_columns(X: Tensor, tiny: float) -> tuple[Tensor, Tensor, Tensor]:
+    Q = torch.zeros_like(X)
+    alive = torch.zeros((*X.shape[:-2], X.shape[-1]), dtype=torch.bool, device=X.device)
+    for j in range(X.shape[-1]):
+        x = X[..., j : j + 1]
+        for _ in range(2):
+            x = x - Q @ (Q.mT @ x)
+        size = torch.linalg.vector_norm(x, dim=-2, keepdim=True)
+        alive[..., j] = size[..., 0, 0] > tiny
+        Q[..., j : j + 1] = torch.where(size > tiny, x / torch.where(size > 0, size, torch.ones_like(size)), 0)
+    return Q, (Q.mT @ X).triu(), alive
+
+
+def _loop(X: Any, Q: Any, R: Any, alive: Any, tiny: float) -> None:
+    batch, k, n = X.shape
+    for i in range(batch):
+        for j in range(k):
+            q = Q[i, j]
+            q[:] = X[i, j]
+            for _ in range(2):
+                for before in range(j):
+                    along = X.dtype.type(0)
+                    for e in range(n):
+                        along += Q[i, before, e] * q[e]
+                    R[i, before, j] += along
+                    for e in range(n):
+                        q[e] -= along * Q[i, before, e]
+            square = X.dtype.type(0)
+            for e in range(n):
+                square += q[e] * q[e]
+            size = np.sqrt(square)
+            alive[i, j] = size > tiny
+            if alive[i, j]:
+                R[i, j, j] = size
+                for e in range(n):
+                    q[e] /= size
+            else:
+                q[:] = 0
