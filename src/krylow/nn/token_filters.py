@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from krylow.extract import symmetrized_matrix
@@ -96,7 +96,7 @@ def krylov_filter(
 ) -> Tensor:
     """Return the signal filtered inside a Krylov space of the graph, ``(batch, n, c)``.
 
-    Exact for a complete basis and neutral factors. Costs m passes over each graph from one vector, m / b from a block
+    Exact for a complete basis. Costs m passes over each graph from one vector, m / b from a block
     of b, and one more; a graph is made from its points when needed, and never kept.
 
     Parameters
@@ -113,7 +113,8 @@ def krylov_filter(
         Columns of the start. More than one sees repeated frequencies.
     relaxation
         Factors of the relaxed recurrence, which changes the Ritz vectors inside the space and not the space. The
-        recurrence commutes with a change of basis: it runs on the m x m matrix H, from the first unit vector.
+        recurrence commutes with a change of basis: it runs on the m x m matrix H, from the first unit vector. Where a
+        graph has no more than m different frequencies the space is full, and the exact Ritz vectors are taken.
     probe
         What makes the relaxed recurrence's start from a random vector. None: the random one itself. It runs on H too,
         from the first unit vector, and scales by H's own bounds.
@@ -143,14 +144,15 @@ def krylov_filter(
         sign = torch.where((rest > 0) & (mu <= band.cutoff), -sign, sign)
     keeps = None if band.k is not None else ((1 - sign) / 2)[:, None, None]  # the response to the rest, 0 or 1
     A = sign[:, None, None] * H
-    reached = live
-    if relaxation is not None:
-        reached = live & (torch.arange(live.shape[-1], device=live.device) < _frequencies(graph)[:, None])
-    if through_recurrence:
-        B = _lowest(A, live, band, sign) if relaxation is None else _relaxed(A, reached, band, sign, relaxation, None)
-        return _response(x, Q @ B, keeps)
     C = _lowest(A, live, band, sign)  # carries the graph's gradient
-    B = C.detach() if relaxation is None else _relaxed(A.detach(), reached, band, sign, relaxation, probe)
+    B, inside = (C, A) if through_recurrence else (C.detach(), A.detach())
+    if relaxation is not None:
+        relaxed = _relaxed(inside, live, band, sign, relaxation, None if through_recurrence else probe)
+        # A full space leaves nothing out, and its Ritz vectors are exact; the last relaxed residual lies in it.
+        full = _frequencies(graph) <= m
+        B = torch.where(full[:, None, None], B, nn.functional.pad(relaxed, (0, B.shape[-1] - relaxed.shape[-1])))
+    if through_recurrence:
+        return _response(x, Q @ B, keeps)
     inverse = _inverse_gaps(C.detach(), H.detach(), mu, sign) * (rest > 0)[:, None]
     y: Tensor = _Project.apply(x, Q, B, C, LQ, keeps, inverse[:, None, :])
     return y
@@ -239,7 +241,7 @@ def _frequencies(graph: TokenGraph) -> Tensor:
     The difference of two equal tokens is an eigenvector, of their degree for $D - W$ and of 1 for the normalized
     Laplacian, so that equal tokens have one frequency more than different ones at most, or the whole graph has. A
     Krylov space of one vector closes there, and rounding goes on, coupled by anything from eps to 1. Ritz vectors do
-    not mind another direction; the relaxed recurrence would take one more step inside a space that is full.
+    not mind another direction, but the relaxed recurrence would take another step inside a space that is full.
     """
     points = graph.points.detach()
     tolerance = EQUAL_EPS * torch.finfo(points.dtype).eps * points.abs().amax((-2, -1))[..., None]
