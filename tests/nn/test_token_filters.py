@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from torch import nn
 from torch.autograd import gradcheck
 
 from krylow.extract import ritz
 from krylow.nn import RootProbe, TokenGraph
 from krylow.nn.graph_learning import KINDS
-from krylow.nn.token_filters import Band, Relaxation, _frequencies, exact_filter, krylov_filter, start_block
+from krylow.nn.token_filters import Band, Relaxation, exact_filter, krylov_filter, start_block
 from krylow.refine.lanczos import lanczos
 from krylow.testing import lowest, projector
 
@@ -206,17 +205,6 @@ class TestKrylov:
         relaxation = Relaxation(torch.full((12,), 0.9, dtype=F64), torch.full((12,), 1.1, dtype=F64))
         ours, plain = (krylov_filter(graph, x, Band(k=4), 12, relaxation=r) for r in (relaxation, None))
         assert (ours - plain).norm() > 0.01 * plain.norm()
-
-    @pytest.mark.parametrize("repeated", [[], [1], [1, 3, 5], [1, 1, 3, 3]])
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_different_frequencies_are_counted(self, kind, repeated):
-        points = draw(1, 8, 4)[:, [*range(8), *repeated]]
-        lam = torch.linalg.eigvalsh(TokenGraph(points, None, kind).laplacian().matrix[0])
-        different = 1 + int((lam.diff() > 1e-9).sum())
-        assert _frequencies(TokenGraph(points, None, kind)).tolist() == [different]
-        n = points.shape[1]
-        padded = TokenGraph(nn.functional.pad(points, (0, 0, 0, 5)), (torch.arange(n + 5) < n)[None], kind)
-        assert _frequencies(padded).tolist() == [different]
 
 
 class TestStart:

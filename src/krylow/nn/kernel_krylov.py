@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from krylow.nn.equal_tokens import EqualTokens
 from krylow.nn.graph_learning import TokenGraph, inverse_root, kernel
 from krylow.operators import DenseOperator
 from krylow.refine.lanczos import BREAKDOWN_EPS
@@ -26,11 +27,14 @@ from krylow.refine.lanczos import BREAKDOWN_EPS
 #: Bytes of graphs made at once: what stays in one core's cache.
 CHUNK_BYTES = 2**20
 
-#: Makes a basis ``(batch, n, m)`` of some graphs from the block it starts with and a bound of their norms.
-BasisOf = Callable[[DenseOperator, Tensor, Tensor], Tensor]
+#: Makes a basis ``(batch, n, m)`` of some graphs from the block it starts with, a bound of their norms and the equal
+#: tokens that the basis may not tell apart, if any.
+BasisOf = Callable[[DenseOperator, Tensor, Tensor, EqualTokens | None], Tensor]
 
 
-def basis_and_product(graph: TokenGraph, start: Tensor, basis: BasisOf) -> tuple[Tensor, Tensor, Tensor]:
+def basis_and_product(
+    graph: TokenGraph, start: Tensor, basis: BasisOf, tokens: EqualTokens | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return Q, L Q and the trace of L for a batch of token graphs.
 
     Parameters
@@ -41,6 +45,8 @@ def basis_and_product(graph: TokenGraph, start: Tensor, basis: BasisOf) -> tuple
         ``(batch, n, b)``, zero on padding.
     basis
         Called with a few graphs and their part of ``start``, without a gradient.
+    tokens
+        Passed on to ``basis``, in parts.
 
     Returns
     -------
@@ -51,15 +57,16 @@ def basis_and_product(graph: TokenGraph, start: Tensor, basis: BasisOf) -> tuple
     trace
         ``(batch,)``, without a gradient.
     """
-    return _BasisAndProduct.apply(graph.points, graph.mask, graph.kind, start, basis)
+    return _BasisAndProduct.apply(graph.points, graph.mask, graph.kind, start, basis, tokens)
 
 
-def krylov_basis(L: DenseOperator, start: Tensor, norm: Tensor, *, m: int) -> Tensor:
+def krylov_basis(L: DenseOperator, start: Tensor, norm: Tensor, tokens: EqualTokens | None = None, *, m: int) -> Tensor:
     r"""Return an orthonormal basis of $\mathcal{K}_m(L, v)$, ``(batch, n, m)``, zero columns where it closes earlier.
 
     The vectors of :func:`krylow.refine.lanczos.lanczos` with reorthogonalisation, up to rounding, and nothing else.
     Vectors are rows here: a row times a matrix is several times faster than a matrix times a column, for L and for the
-    basis itself. ``norm`` ``(batch,)`` bounds that of L.
+    basis itself. ``norm`` ``(batch,)`` bounds that of L. With ``tokens`` the start must be the same for equal tokens,
+    and every vector is kept so: rounding would enter their differences, and grow there.
     """
     matrix, sizes = L.matrix, L.sizes[:, None, None]
     tiny = (BREAKDOWN_EPS * L.n**0.5 * torch.finfo(L.dtype).eps * norm)[:, None, None]
@@ -77,6 +84,8 @@ def krylov_basis(L: DenseOperator, start: Tensor, norm: Tensor, *, m: int) -> Te
         v = torch.bmm(v, matrix)
         for _ in range(2):  # twice is enough
             v = torch.baddbmm(v, torch.bmm(v, columns), basis, alpha=-1)
+        if tokens is not None:
+            v = tokens.mean(v.mT).mT
         size = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
         alive = alive & (size > tiny) & (j + 1 < sizes)
     return rows.mT
@@ -85,7 +94,13 @@ def krylov_basis(L: DenseOperator, start: Tensor, norm: Tensor, *, m: int) -> Te
 class _BasisAndProduct(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, points: Tensor, mask: Tensor | None, kind: str, start: Tensor, basis: BasisOf
+        ctx: Any,
+        points: Tensor,
+        mask: Tensor | None,
+        kind: str,
+        start: Tensor,
+        basis: BasisOf,
+        tokens: EqualTokens | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         parts = []
         for some, buffer in _chunks(points):
@@ -98,7 +113,7 @@ class _BasisAndProduct(torch.autograd.Function):
             diagonal = L.diagonal(dim1=-2, dim2=-1)
             diagonal += degree if kind == "combinatorial" else (degree > 0).to(L.dtype)
             norm = 2 * diagonal.amax(-1)  # a Laplacian's, by Gershgorin; the normalized one's diagonal is below 1
-            Q = basis(DenseOperator(L, mask=real, psd=True), start[some], norm)
+            Q = basis(DenseOperator(L, mask=real, psd=True), start[some], norm, tokens and tokens[some])
             parts.append((Q, L @ Q, diagonal.sum(-1)))
         Q, LQ, trace = (torch.cat(part) for part in zip(*parts, strict=True))
         ctx.save_for_backward(points, mask, Q)
@@ -117,7 +132,7 @@ class _BasisAndProduct(torch.autograd.Function):
             E = _weight_gradient(W, scale, degree, grad[some], Q[some], ctx.kind)
             g = points[some]
             parts.append(2 * (E @ g - E.sum(-1, keepdim=True) * g))
-        return torch.cat(parts), None, None, None, None
+        return torch.cat(parts), None, None, None, None, None
 
 
 def _chunks(points: Tensor) -> Iterator[tuple[slice, Tensor]]:

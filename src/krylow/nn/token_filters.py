@@ -30,6 +30,7 @@ from torch.autograd.function import once_differentiable
 from krylow.extract import symmetrized_matrix
 from krylow.linalg.eigenspace import lowest_eigenspace, orthonormalize
 from krylow.linalg.eigh import eigvalsh
+from krylow.nn.equal_tokens import EqualTokens, equal_tokens
 from krylow.nn.graph_learning import TokenGraph
 from krylow.nn.kernel_krylov import BasisOf, basis_and_product, krylov_basis
 from krylow.nn.probes import Probe
@@ -43,8 +44,6 @@ from krylow.response import COUNT_PROBES, chebyshev_lowpass, estimated_cutoff
 ROWS = 64
 #: Least gap to the unseen part of the spectrum that the gradient divides by, as a part of the spectrum's spread.
 UNSEEN_GAP = 1e-3
-#: Coordinates that differ by this many eps of the largest are those of the same token.
-EQUAL_EPS = 64
 
 
 @dataclass(frozen=True)
@@ -96,8 +95,9 @@ def krylov_filter(
 ) -> Tensor:
     """Return the signal filtered inside a Krylov space of the graph, ``(batch, n, c)``.
 
-    Exact for a complete basis. Costs m passes over each graph from one vector, m / b from a block
-    of b, and one more; a graph is made from its points when needed, and never kept.
+    Exact for a complete basis. On a normalized Laplacian equal tokens are merged: their differences have the highest
+    frequency, 1, and are dropped without being looked for. Costs m passes over each graph from one vector, m / b from
+    a block of b, and one more; a graph is made from its points when needed, and never kept.
 
     Parameters
     ----------
@@ -125,37 +125,80 @@ def krylov_filter(
     generator
         Source of the random start; None: a fixed one.
     """
-    n = graph.points.shape[-2]
-    z = start_block(graph, block_size, generator=generator)
-    size = min(m if through_recurrence else m + probe_steps, -(-n // block_size) * block_size)
-    if through_recurrence:
-        L = graph.laplacian()
-        Q = lanczos(L, z if probe is None else probe(L, z), size, reorthogonalize=True).V
-        LQ, trace = L @ Q, L.diagonal().sum(-1).detach()
+    signal, z = x, start_block(graph, block_size, generator=generator)
+    tokens = equal_tokens(graph)
+    merged = graph.kind == "normalized" and not through_recurrence and bool(tokens.repeated.any())
+    if merged:
+        x, z = tokens.mean(x), tokens.mean(z)
+        space = _krylov_space(graph, z, m + probe_steps, tokens)
+    elif through_recurrence:
+        space = _space_on_tape(graph, z, m, probe)
     else:
-        Q, LQ, trace = basis_and_product(graph, z, _basis(size, block_size))
-    H = Q.mT @ LQ
-    H = (H + H.mT) / 2  # (batch, s, s)
-    live = torch.linalg.vector_norm(Q.detach(), dim=-2) > 0.5  # (batch, s)
-    rest = _sizes(graph) - live.sum(-1)  # (batch,), the dimension of what the basis has not seen
-    mu = (trace - H.detach().diagonal(dim1=-2, dim2=-1).sum(-1)) / rest.clamp(min=1)
-    sign = torch.ones_like(mu)
+        space = _krylov_space(graph, z, m + probe_steps, None)
+    sign = torch.ones_like(space.mu)
     if band.k is None:
-        sign = torch.where((rest > 0) & (mu <= band.cutoff), -sign, sign)
+        sign = torch.where((space.rest > 0) & (space.mu <= band.cutoff), -sign, sign)
     keeps = None if band.k is not None else ((1 - sign) / 2)[:, None, None]  # the response to the rest, 0 or 1
-    A = sign[:, None, None] * H
+    A, live = sign[:, None, None] * space.H, space.live
     C = _lowest(A, live, band, sign)  # carries the graph's gradient
     B, inside = (C, A) if through_recurrence else (C.detach(), A.detach())
     if relaxation is not None:
         relaxed = _relaxed(inside, live, band, sign, relaxation, None if through_recurrence else probe)
         # A full space leaves nothing out, and its Ritz vectors are exact; the last relaxed residual lies in it.
-        full = _frequencies(graph) <= m
+        full = tokens.different + (0 if merged else tokens.repeated) <= m
         B = torch.where(full[:, None, None], B, nn.functional.pad(relaxed, (0, B.shape[-1] - relaxed.shape[-1])))
+    y: Tensor
     if through_recurrence:
-        return _response(x, Q @ B, keeps)
-    inverse = _inverse_gaps(C.detach(), H.detach(), mu, sign) * (rest > 0)[:, None]
-    y: Tensor = _Project.apply(x, Q, B, C, LQ, keeps, inverse[:, None, :])
+        y = _response(x, space.Q @ B, keeps)
+    else:
+        inverse = _inverse_gaps(C.detach(), space.H.detach(), space.mu, sign) * (space.rest > 0)[:, None]
+        y = _Project.apply(x, space.Q, B, C, space.LQ, keeps, inverse[:, None, :])
+    if merged:
+        n = _sizes(graph)
+        everything = n <= band.k if band.k is not None else torch.full_like(n, band.cutoff >= 1)
+        y = y + everything[:, None, None] * (signal - x)
     return y
+
+
+@dataclass(frozen=True)
+class _Space:
+    """What a Krylov basis tells of a graph.
+
+    Q, L Q, H = Q^T L Q, which columns live, and of the rest of the space its dimension and its mean frequency.
+    """
+
+    Q: Tensor
+    LQ: Tensor
+    H: Tensor
+    live: Tensor
+    rest: Tensor
+    mu: Tensor
+
+
+def _krylov_space(graph: TokenGraph, z: Tensor, m: int, tokens: EqualTokens | None) -> _Space:
+    """Return the Krylov space of a start ``(batch, n, b)``; with ``tokens``, of what equal tokens have in common."""
+    n, b = z.shape[-2:]
+    Q, LQ, trace = basis_and_product(graph, z, _basis(min(m, -(-n // b) * b), b), tokens)
+    if tokens is None:
+        return _space(Q, LQ, trace, _sizes(graph))
+    return _space(Q, LQ, trace - (_sizes(graph) - tokens.different), tokens.different)  # frequency 1 a difference
+
+
+def _space_on_tape(graph: TokenGraph, z: Tensor, m: int, probe: Probe | None) -> _Space:
+    L = graph.laplacian()
+    Q = lanczos(L, z if probe is None else probe(L, z), min(m, L.n), reorthogonalize=True).V
+    return _space(Q, L @ Q, L.diagonal().sum(-1).detach(), _sizes(graph))
+
+
+def _space(Q: Tensor, LQ: Tensor, trace: Tensor, dimension: Tensor) -> _Space:
+    """Return what a basis tells of the part of the space with this trace and dimension, both ``(batch,)``."""
+    live = torch.linalg.vector_norm(Q.detach(), dim=-2) > 0.5  # (batch, s)
+    live = live & (live.cumsum(-1) <= dimension[:, None])
+    Q, LQ = Q * live[:, None, :], LQ * live[:, None, :]
+    H = Q.mT @ LQ
+    H = (H + H.mT) / 2  # (batch, s, s)
+    rest = dimension - live.sum(-1)
+    return _Space(Q, LQ, H, live, rest, (trace - H.detach().diagonal(dim1=-2, dim2=-1).sum(-1)) / rest.clamp(min=1))
 
 
 def exact_filter(graph: TokenGraph, x: Tensor, band: Band) -> Tensor:
@@ -201,7 +244,7 @@ def kernel_filter(graph: TokenGraph, x: Tensor) -> Tensor:
 def _basis(m: int, block_size: int) -> BasisOf:
     if block_size == 1:
         return partial(krylov_basis, m=m)
-    return lambda L, X, norm: block_lanczos(L, X, -(-m // block_size))[0]
+    return lambda L, X, norm, tokens: block_lanczos(L, X, -(-m // block_size))[0]
 
 
 def _lowest(A: Tensor, live: Tensor, band: Band, sign: Tensor) -> Tensor:
@@ -233,25 +276,6 @@ def _relaxed(A: Tensor, live: Tensor, band: Band, sign: Tensor, relaxation: Rela
     alive = torch.arange(m, device=A.device) < krylov.steps[..., None]
     Y = _lowest(S, alive, band, sign)
     return orthonormalize(krylov.V @ (log_d.exp()[..., None] * Y))
-
-
-def _frequencies(graph: TokenGraph) -> Tensor:
-    r"""Return how many different frequencies each graph has at most, ``(batch,)``: repeated tokens repeat theirs.
-
-    The difference of two equal tokens is an eigenvector, of their degree for $D - W$ and of 1 for the normalized
-    Laplacian, so that equal tokens have one frequency more than different ones at most, or the whole graph has. A
-    Krylov space of one vector closes there, and rounding goes on, coupled by anything from eps to 1. Ritz vectors do
-    not mind another direction, but the relaxed recurrence would take another step inside a space that is full.
-    """
-    points = graph.points.detach()
-    tolerance = EQUAL_EPS * torch.finfo(points.dtype).eps * points.abs().amax((-2, -1))[..., None]
-    x, y = points[..., 0], points[..., -1]  # different tokens agree in one coordinate at times, hardly in two
-    if graph.mask is not None:
-        x = x.masked_fill(~graph.mask, torch.inf)
-    x, order = x.sort(-1)
-    equal = (x.diff() <= tolerance) & (y.gather(-1, order).diff().abs() <= tolerance)  # as the one before, (batch, n-1)
-    runs = equal.sum(-1) - (equal[:, 1:] & equal[:, :-1]).sum(-1)  # repeated tokens, each once
-    return _sizes(graph) - equal.sum(-1) + (runs if graph.kind == "combinatorial" else runs.clamp(max=1))
 
 
 def _inverse_gaps(B: Tensor, H: Tensor, mu: Tensor, sign: Tensor) -> Tensor:
