@@ -78,6 +78,8 @@ class TestFilter:
         graph, x = TokenGraph(words[:, [*range(16), *range(12)]], None, "normalized"), draw(1, 28, 3)
         exact = exact_filter(graph, x, Band(cutoff=0.5))
         torch.testing.assert_close(krylov_filter(graph, x, Band(cutoff=0.5), 4), exact, rtol=0, atol=1e-6)
+        found_one = krylov_filter(graph, x, Band(cutoff=0.5), 4, merge_equal=False)
+        assert (found_one - exact).norm() > 0.3 * exact.norm()
 
     @pytest.mark.parametrize("band", [Band(k=3), Band(cutoff=0.5)])
     def test_the_gradient_of_moving_equal_tokens_together_is_the_exact_one(self, band):

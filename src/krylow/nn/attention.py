@@ -72,6 +72,11 @@ class LowPassAttention(nn.Module):
         For "unrolled": the start, such as :class:`~krylow.nn.InversePolynomialProbe`, and the basis vectors added for
         it: probe and recurrence run on the matrix that one Krylov sequence of ``m + probe_steps`` vectors has made of
         the graph. None: Gaussian, and no more vectors.
+    merge_equal
+        For the basis methods on normalized Laplacians: whether equal tokens are merged. The differences of equal tokens
+        have the highest frequency, 1, many times over, of which a Krylov space finds one; merged they are dropped
+        exactly and cost no basis vectors. Their gradient is that of moving equal tokens together. False: as in the
+        paper.
     gradient
         "basis": that of f(L) for the graph, with the Krylov basis held constant and the unseen part of the spectrum at
         its mean; that of the numbers computed for the gammas and the probe. "recurrence": the latter for all, through
@@ -113,6 +118,7 @@ class LowPassAttention(nn.Module):
         graph_per_head: bool = False,
         probe: Probe | None = None,
         probe_steps: int = 10,
+        merge_equal: bool = True,
         gradient: str = "basis",
         init: float = 0.01,
         bias: bool = True,
@@ -131,6 +137,7 @@ class LowPassAttention(nn.Module):
         self.graph_per_head = graph_per_head
         self.probe = probe
         self.probe_steps = _checks.count(probe_steps, "probe_steps", 0)
+        self.merge_equal = merge_equal
         self.gradient = self._checked_gradient(gradient)
         self.graph = GraphLearning(
             embed_dim, feature_dim, num_graphs=num_heads if graph_per_head else 1, kind=kind, distance=distance
@@ -216,6 +223,7 @@ class LowPassAttention(nn.Module):
             relaxation=self.relaxation,
             probe=self.probe,
             probe_steps=0 if self.probe is None else self.probe_steps,
+            merge_equal=self.merge_equal,
             through_recurrence=self.gradient == "recurrence",
             generator=generator,
         )

@@ -90,14 +90,14 @@ def krylov_filter(
     relaxation: Relaxation | None = None,
     probe: Probe | None = None,
     probe_steps: int = 0,
+    merge_equal: bool = True,
     through_recurrence: bool = False,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Return the signal filtered inside a Krylov space of the graph, ``(batch, n, c)``.
 
-    Exact for a complete basis. On a normalized Laplacian equal tokens are merged: their differences have the highest
-    frequency, 1, and are dropped without being looked for. Costs m passes over each graph from one vector, m / b from
-    a block of b, and one more; a graph is made from its points when needed, and never kept.
+    Exact for a complete basis. Costs m passes over each graph from one vector, m / b from a block of b, and one more;
+    a graph is made from its points when needed, and never kept.
 
     Parameters
     ----------
@@ -120,14 +120,17 @@ def krylov_filter(
         from the first unit vector, and scales by H's own bounds.
     probe_steps
         Basis vectors for the probe, beside the m.
+    merge_equal
+        Whether the basis is of what equal tokens have in common, on normalized Laplacians: their differences have the
+        highest frequency, 1, and are dropped without being looked for.
     through_recurrence
-        Whether to differentiate the basis too, on a tape; the probe then runs on L.
+        Whether to differentiate the basis too, on a tape; the probe then runs on L, and nothing is merged.
     generator
         Source of the random start; None: a fixed one.
     """
     signal, z = x, start_block(graph, block_size, generator=generator)
     tokens = equal_tokens(graph)
-    merged = graph.kind == "normalized" and not through_recurrence and bool(tokens.repeated.any())
+    merged = merge_equal and graph.kind == "normalized" and not through_recurrence and bool(tokens.repeated.any())
     if merged:
         x, z = tokens.mean(x), tokens.mean(z)
         space = _krylov_space(graph, z, m + probe_steps, tokens)

@@ -43,6 +43,7 @@ EPOCHS = 4
 #: What is changed: case, values, the rows that it concerns.
 CASES: tuple[tuple[str, tuple[Any, ...], tuple[str, ...]], ...] = (
     ("the recipe", (None,), COMPARED),
+    ("equal tokens not merged", (False,), ("unrolled", "lanczos")),
     ("slower gammas", (0.1, 0.01), ("unrolled", "lanczos")),
     ("basis vectors", (4, 8), ("unrolled", "lanczos")),
     ("noise on tokens", (0.5,), COMPARED),
@@ -57,6 +58,7 @@ DISTANCES = (1.0, 4.0, 8.0, 16.0, 32.0)
 START = torch.full((20,), 1e-4)
 #: What a value is, in words.
 UNITS = {
+    "equal tokens not merged": "as the paper has it",
     "slower gammas": "learning rate times {}",
     "basis vectors": "m = {}, not 20",
     "noise on tokens": "standard deviation {} beside embeddings of 1",
@@ -81,6 +83,8 @@ def _changed(case: str, value: Any, row: str) -> tuple[dict[str, Any], dict[str,
     setting = {**candidates(ONE_RECIPE, row, "synthetic")[0], "epochs": EPOCHS}
     if case == "basis vectors" and row in IN_A_BASIS:
         setting["m"] = value
+    elif case == "equal tokens not merged" and row in IN_A_BASIS:
+        setting["merge_equal"] = value
     elif case == "slower gammas" and row == "unrolled":
         setting["gamma_rate"] = value
     elif case == "noise on tokens":
@@ -141,7 +145,8 @@ def operators(name: str, folder: str | Path, pairs: int = 32) -> list[dict[str, 
 
     Returns for each mean squared distance at the start: the relative Frobenius distance to the exact filter (normalized
     Laplacian, cutoff .5) of the graph alone, $D^{-1} W$, of Lanczos with m = 20, of the same with the gammas at which
-    training starts, and of doing nothing; and how many frequencies of how many are kept.
+    training starts, of both where equal tokens are not merged, and of doing nothing; and how many frequencies of how
+    many are kept.
     """
     some = load_corpus({"name": name}, folder).dev[:pairs]
     real = ~some.padding
@@ -154,12 +159,12 @@ def operators(name: str, folder: str | Path, pairs: int = 32) -> list[dict[str, 
             torch.manual_seed(0)
             graph = GraphLearning(DIM, DIM, distance=distance)(tokens, real)
             exact = exact_filter(graph, identity, band)
-            others = {
-                "graph_alone": kernel_filter(graph, identity),
-                "lanczos": krylov_filter(graph, identity, band, 20),
-                "unrolled": krylov_filter(graph, identity, band, 20, relaxation=Relaxation(1 - START, 1 + START)),
-                "nothing": identity,
-            }
+            others = {"graph_alone": kernel_filter(graph, identity), "nothing": identity}
+            for basis, gammas in (("lanczos", None), ("unrolled", Relaxation(1 - START, 1 + START))):
+                for merge, suffix in ((True, ""), (False, "_not_merged")):
+                    others[basis + suffix] = krylov_filter(
+                        graph, identity, band, 20, relaxation=gammas, merge_equal=merge
+                    )
         size = torch.linalg.matrix_norm(exact)
         line = {key: float((torch.linalg.matrix_norm(other - exact) / size).mean()) for key, other in others.items()}
         line |= {
@@ -213,13 +218,16 @@ def render_operators(record: Record) -> str:
         "$D^{-1} W$",
         "Lanczos, m = 20",
         "unrolled, first gammas",
+        "Lanczos, equal tokens not merged",
+        "unrolled, not merged",
         "no mixing",
     ]
+    columns = ("graph_alone", "lanczos", "unrolled", "lanczos_not_merged", "unrolled_not_merged", "nothing")
     text = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
     for name, table in record.results["operators"].items():
         for line in table:
             kept = f"{line['kept']:.1f} of {line['tokens']:.1f}"
-            parts = [f"{line[key]:.3f}" for key in ("graph_alone", "lanczos", "unrolled", "nothing")]
+            parts = [f"{line[key]:.3f}" for key in columns if key in line]
             text.append("| " + " | ".join([name, f"{line['distance']:g}", kept, *parts]) + " |")
     return "\n".join(text)
 
