@@ -24,6 +24,10 @@ DATA = {"name": "synthetic", "lengths": [3, 4], "words": 12}
 TINY = Protocol("B", ("unrolled", "attention"), ((3, 1), (2, 2)), draws=3)
 
 
+#: A basis smaller than the different words of a pair, on a graph with more than matching words in it.
+GAMMAS_ACT = {"m": 4, "distance": 2.0}
+
+
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
     monkeypatch.setattr(corpus, "SYNTHETIC_SIZES", (96, 32))
@@ -119,7 +123,7 @@ def test_a_cell_resumed_between_epochs_has_the_numbers_it_would_have_had(tmp_pat
 
 def test_loss_and_gradient_norms_are_logged(tmp_path, setting, monkeypatch):
     monkeypatch.setattr(train, "LOGGED", 1)
-    train.run_cell(DATA, setting, 0, tmp_path)
+    train.run_cell(DATA, {**setting, **GAMMAS_ACT}, 0, tmp_path)
     with open(next((tmp_path / "logs").iterdir()), newline="") as file:
         log = list(csv.DictReader(file))
     assert [int(line["step"]) for line in log] == list(range(1, 3 * 3 + 1))  # 82 pairs in batches of 32
@@ -133,7 +137,7 @@ def test_loss_and_gradient_norms_are_logged(tmp_path, setting, monkeypatch):
 def test_gammas_can_learn_slower(tmp_path, setting):
     moved = {}
     for rate in (1.0, 0.01):
-        training = train._Training(DATA, {**setting, "gamma_rate": rate}, 0, tmp_path, "cell")
+        training = train._Training(DATA, {**setting, **GAMMAS_ACT, "gamma_rate": rate}, 0, tmp_path, "cell")
         training.run()
         gammas, rest = training.groups
         moved[rate] = float(torch.cat([p.detach() - 0.01 for p in gammas]).norm())
