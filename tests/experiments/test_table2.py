@@ -1,4 +1,5 @@
 import csv
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,19 +10,19 @@ from scipy import stats
 
 from krylow._checks import InputError
 from krylow.data.local import DataNotFoundError
-from krylow.experiments.records import find
+from krylow.experiments.records import Record, find
 from krylow.experiments.table2 import assemble, corpus, gain, plan, run, search, train
 from krylow.experiments.table2.baselines import counted
 from krylow.experiments.table2.choice import quick_tables, tables
 from krylow.experiments.table2.compare import paired
 from krylow.experiments.table2.corpus import load_corpus
 from krylow.experiments.table2.model import ByteDropout, build, delicate
-from krylow.experiments.table2.plan import PAPER, PROTOCOL_A, PROTOCOL_B, QUICK, Protocol, candidates
+from krylow.experiments.table2.plan import PAPER, PROTOCOL_A, PROTOCOL_B, QUICK, Protocol, Rung, candidates
 from krylow.experiments.table2.render import lines, notes, render_markdown, render_side_by_side, rich_table
 from krylow.nn.transformer import parameter_count
 
 DATA = {"name": "synthetic", "lengths": [3, 4], "words": 12}
-TINY = Protocol("B", ("unrolled", "attention"), ((3, 1), (2, 2)), draws=3)
+TINY = Protocol("B", ("unrolled", "attention"), (Rung(3, 1), Rung(2, 2)), draws=3)
 
 
 #: A basis smaller than the different words of a pair, on a graph with more than matching words in it.
@@ -214,6 +215,20 @@ def test_rows_are_tuned_with_equal_care(monkeypatch):
         assert [[s[n] for n in shared] for s in found] == [[s[n] for n in shared] for s in draws["unrolled"]]
     assert any(s["embeddings"] == "vectors" for s in draws["none"])
     assert all(s["embeddings"] == "scratch" for s in candidates(PROTOCOL_B, "none", "synthetic", vectors=True))
+
+
+def test_long_data_are_searched_on_a_part_and_trained_on_the_whole(tmp_path):
+    data, first = {"name": "qnli"}, search.search(PROTOCOL_B, "none", {"name": "qnli"}, 3, tmp_path, False)
+    assert [(cell.data, cell.seed) for cell in first.missing] == [({"name": "qnli", "limit": 6000}, 0)] * 4
+    for number, cell in enumerate(first.missing):
+        results = {"validation": (0.6, 0.8, 0.7, 0.5)[number], "validation_loss": 1.0}
+        config = {"data": cell.data, "setting": cell.setting}
+        record = Record.create(train.KIND, config, results, seed=0, started=datetime.now(UTC), wall_seconds=1.0)
+        record.write(tmp_path / "cells")
+    second = search.search(PROTOCOL_B, "none", data, 3, tmp_path, False)
+    assert [(cell.data, cell.seed) for cell in second.missing] == [(data, seed) for seed in range(3)]
+    assert {str(cell.setting) for cell in second.missing} == {str(first.missing[1].setting)}
+    assert second.tried[1] == {"setting": first.missing[1].setting, "data": first.missing[0].data, "validation": [0.8]}
 
 
 def test_overlap_solves_the_synthetic_task_and_the_majority_does_not(monkeypatch):

@@ -62,14 +62,14 @@ def assemble(
         rows.append(_row(row, found))
         right[row] = _right(found, corpus)
     pairs = [{"row": row, **paired(right[OURS], right[row])} for row in right if row != OURS and OURS in right]
-    trained = _all_cells(outcomes, folder, data)
+    trained = _all_cells(outcomes, folder)
     results = {
         "rows": rows,
         "paired": pairs,
         "missing": [row for row, outcome in outcomes.items() if outcome.missing],
         "source": corpus.source,
         "positive": {"qnli": "entailment", "mrpc": "paraphrase"}.get(data["name"], "belong together"),
-        "selection": _selection(protocol, vectors, len(corpus.train)),
+        "selection": _selection(protocol, data["name"], vectors, len(corpus.train)),
         "cells": len(trained),
         "cell_seconds": round(sum(cell.wall_seconds for cell in trained), 1),
     }
@@ -116,20 +116,20 @@ def _right(found: Sequence[dict[str, Any]], corpus: Corpus) -> np.ndarray:
     return np.stack([np.array([int(c) for c in results["dev_predictions"]]) == labels for results in found])
 
 
-def _all_cells(outcomes: dict[str, Outcome], folder: Path, data: dict[str, Any]) -> list[Record]:
+def _all_cells(outcomes: dict[str, Outcome], folder: Path) -> list[Record]:
     """Return the records of every training that the outcomes rest on."""
     from krylow.experiments.table2.search import Cell
 
     found: dict[str, Record] = {}
     for outcome in outcomes.values():
-        tried = [Cell(data, t["setting"], seed) for t in outcome.tried for seed in range(len(t["validation"]))]
+        tried = [Cell(t["data"], t["setting"], seed) for t in outcome.tried for seed in range(len(t["validation"]))]
         for record in [*outcome.cells, *(cell.record(folder) for cell in tried)]:
             if record is not None:
                 found[record.file_name] = record
     return list(found.values())
 
 
-def _selection(protocol: Protocol, vectors: bool, train: int) -> str:
+def _selection(protocol: Protocol, data: str, vectors: bool, train: int) -> str:
     held = round(VALIDATION * train)
     text = (
         f"settings and epochs by accuracy on {held} rows split off the {train} of the training split, another {held} "
@@ -138,7 +138,9 @@ def _selection(protocol: Protocol, vectors: bool, train: int) -> str:
     if protocol.name == "A":
         return f"{text}; m of 15, 20, 25 by seed 0's validation rows"
     if protocol.name == "B":
-        rungs = ", then ".join(f"the best {keep} with {few} seeds" for keep, few in protocol.rungs[1:])
+        first, *more = protocol.rungs_of(data)
+        on = "" if first.train_rows is None else f" on {first.train_rows:,} rows"
+        rungs = "".join(f", then the best {rung.candidates} with {rung.seeds} seeds" for rung in more)
         words = "word vectors (GloVe 50-d) or none among them" if vectors else "embeddings from scratch"
-        return f"{text}; {protocol.draws} settings a row with seed 0, then {rungs}; {words}"
+        return f"{text}; {protocol.draws} settings a row with seed 0{on}{rungs}; {words}"
     return f"{text}; one setting a row"

@@ -41,10 +41,21 @@ BLOCK = 5
 
 #: The part of every model that no row changes. The paper names none of it.
 COMMON: dict[str, Any] = {"embed_dim": 64, "ffn_dim": 128, "batch": 32, "heads": 4, "embeddings": "scratch"}
+#: Data whose training splits take minutes an epoch.
+LONG = ("qnli",)
 #: Longest sequence.
 MAX_TOKENS = 64
 #: Part of the training split that settings and epochs are chosen on.
 VALIDATION = 0.15
+
+
+@dataclass(frozen=True)
+class Rung:
+    """How many candidates are trained, with how many seeds, and on how many rows of the training split (None: all)."""
+
+    candidates: int
+    seeds: int
+    train_rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -58,20 +69,33 @@ class Protocol:
     rows
         The trained rows.
     rungs
-        Pairs (candidates kept, seeds they are trained with): after each the best mean validation accuracy goes on. The
-        first rung has all candidates; the best of the last is trained with every seed.
+        What is trained to choose a setting: after each the best mean validation accuracy goes on, and the best of the
+        last is trained with every seed.
+    long_rungs
+        The same where the training split is long.
     draws
         Candidates a row, in protocol B.
     """
 
     name: str
     rows: tuple[str, ...]
-    rungs: tuple[tuple[int, int], ...]
+    rungs: tuple[Rung, ...]
+    long_rungs: tuple[Rung, ...] = ()
     draws: int = 1
 
+    def rungs_of(self, data: str) -> tuple[Rung, ...]:
+        """Return the rungs for a data set."""
+        return self.long_rungs if data in LONG and self.long_rungs else self.rungs
 
-PROTOCOL_A = Protocol("A", tuple(row for row in TRAINED if row != "block"), ((3, 1),))
-PROTOCOL_B = Protocol("B", tuple(row for row in TRAINED if row not in ("probe", "block")), ((4, 1), (2, 2)), draws=4)
+
+PROTOCOL_A = Protocol("A", tuple(row for row in TRAINED if row != "block"), (Rung(3, 1),))
+PROTOCOL_B = Protocol(
+    "B",
+    tuple(row for row in TRAINED if row not in ("probe", "block")),
+    rungs=(Rung(4, 1), Rung(2, 2)),
+    long_rungs=(Rung(4, 1, train_rows=6000),),
+    draws=4,
+)
 PROTOCOL_R = Protocol("R", tuple(row for row in TRAINED if row != "probe"), ())
 QUICK = Protocol("quick", PROTOCOL_B.rows, ())
 

@@ -6,6 +6,7 @@ needs or has an answer: so it does not matter which process trained them, when, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ class Outcome:
     cells
         The chosen setting's records, one a seed, when it is done.
     tried
-        Every candidate, with its validation accuracies by seed as far as it was trained to be compared.
+        Every candidate, with the data it was last compared on and its validation accuracies there, by seed.
     """
 
     missing: list[Cell]
@@ -60,17 +61,20 @@ def search(protocol: Protocol, row: str, data: dict[str, Any], seeds: int, folde
         Whether pretrained word vectors may be drawn.
     """
     settings = candidates(protocol, row, data["name"], vectors=vectors)
-    tried: list[dict[str, Any]] = [{"setting": setting, "validation": []} for setting in settings]
+    tried: list[dict[str, Any]] = [{"setting": setting, "data": data, "validation": []} for setting in settings]
     left = list(range(len(settings)))
-    for keep, few in protocol.rungs if len(settings) > 1 else ():
-        left = left[:keep]
-        cells = [Cell(data, settings[i], seed) for i in left for seed in range(min(few, seeds))]
+    for rung in protocol.rungs_of(data["name"]) if len(settings) > 1 else ():
+        left = left[: rung.candidates]
+        few = min(rung.seeds, seeds)
+        part = data if rung.train_rows is None else {**data, "limit": min(rung.train_rows, data.get("limit", math.inf))}
+        cells = [Cell(part, settings[i], seed) for i in left for seed in range(few)]
         records = _trained(cells, folder)
         if len(records) < len(cells):
             return Outcome([cell for cell in cells if cell.record(folder) is None], [], tried)
         ranks = []
         for place, i in enumerate(left):
-            own = [record.results for record in records[place * min(few, seeds) :][: min(few, seeds)]]
+            own = [record.results for record in records[place * few :][:few]]
+            tried[i]["data"] = part
             tried[i]["validation"] = [results["validation"] for results in own]
             # Equal accuracies are common on a few hundred sentences: the loss decides then.
             means = [sum(r[name] for r in own) / len(own) for name in ("validation", "validation_loss")]
