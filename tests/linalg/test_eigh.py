@@ -58,3 +58,34 @@ def test_what_lapack_leaves_as_nan_is_decomposed_again(batch, monkeypatch):
     assert torch.allclose(theta.double(), true, atol=1e-5)
     assert torch.allclose(eigvalsh(S).double(), true, atol=1e-5)
     assert torch.allclose(U * theta[..., None, :] @ U.mT, S, atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_where_lapack_gives_up_in_single_precision_it_is_asked_in_double(threads, monkeypatch):
+    S = laplacian_matrix(random_graph(8, seed=0)).to(F32).expand(40, 8, 8).clone()
+    plain, values = torch.linalg.eigh, torch.linalg.eigvalsh
+
+    def failing(A):
+        if A.dtype == F32:
+            raise torch.linalg.LinAlgError("The algorithm failed to converge")
+        return plain(A)
+
+    monkeypatch.setattr(torch.linalg, "eigh", failing)
+    monkeypatch.setattr(torch.linalg, "eigvalsh", lambda A: failing(A)[0])
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    theta, U = eigh(S)
+    assert theta.dtype == U.dtype == F32
+    true = values(S.double())
+    assert torch.allclose(theta.double(), true, atol=1e-5)
+    assert torch.allclose(eigvalsh(S).double(), true, atol=1e-5)
+    assert torch.allclose(U * theta[..., None, :] @ U.mT, S, atol=1e-5)
+
+
+def test_an_error_that_double_precision_would_not_help_stays_one(monkeypatch):
+    def failing(A):
+        raise torch.linalg.LinAlgError("The algorithm failed to converge")
+
+    monkeypatch.setattr(torch.linalg, "eigh", failing)
+    for S in (torch.eye(3, dtype=F64), torch.full((3, 3), torch.nan)):
+        with pytest.raises(torch.linalg.LinAlgError):
+            eigh(S)

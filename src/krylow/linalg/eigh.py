@@ -25,17 +25,18 @@ def eigh(S: Tensor) -> tuple[Tensor, Tensor]:
     """Return eigenvalues ``(*batch, m)`` and eigenvectors ``(*batch, m, m)``, as ``torch.linalg.eigh`` does.
 
     On CPU torch decomposes the matrices of a batch one after the other; here the batch is cut into one part a thread.
-    LAPACK's divide and conquer returns NaN for some finite float32 matrices whose eigenvalues repeat and whose entries
-    span all magnitudes, without an error: those are decomposed again in float64. Without a gradient.
+    LAPACK fails on some finite float32 matrices whose eigenvalues repeat and whose entries span all magnitudes, with an
+    error or, by divide and conquer, with NaN and without one: those are decomposed again in float64. Without a
+    gradient.
     """
     S = S.detach()
     m, count = S.shape[-1], S[..., 0, 0].numel()
     threads = 1 if torch.compiler.is_compiling() else torch.get_num_threads()
     if S.device.type != "cpu" or threads == 1 or m > LARGEST or count < threads * MATRICES_A_THREAD:
-        values, vectors = torch.linalg.eigh(S)
+        values, vectors = _eigh(S)
         return _mended(S, values, vectors)
     with ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(torch.linalg.eigh, S.reshape(count, m, m).chunk(threads)))
+        parts = list(pool.map(_eigh, S.reshape(count, m, m).chunk(threads)))
     values, vectors = (torch.cat(part) for part in zip(*parts, strict=True))
     return _mended(S, values.reshape(S.shape[:-1]), vectors.reshape(S.shape))
 
@@ -43,8 +44,22 @@ def eigh(S: Tensor) -> tuple[Tensor, Tensor]:
 def eigvalsh(S: Tensor) -> Tensor:
     """Return the eigenvalues ``(*batch, m)``, ascending, without a gradient; mended as those of :func:`eigh`."""
     S = S.detach()
-    values = torch.linalg.eigvalsh(S)
+    try:
+        values = torch.linalg.eigvalsh(S)
+    except torch.linalg.LinAlgError:
+        values = _eigh(S)[0]
     return _mended(S, values, None)[0]
+
+
+def _eigh(S: Tensor) -> tuple[Tensor, Tensor]:
+    """Decompose, all of it in float64 where float32 fails for one matrix."""
+    try:
+        values, vectors = torch.linalg.eigh(S)
+    except torch.linalg.LinAlgError:
+        if S.dtype == torch.float64 or not bool(S.isfinite().all()):
+            raise
+        values, vectors = (part.to(S.dtype) for part in torch.linalg.eigh(S.double()))
+    return values, vectors
 
 
 def _mended(S: Tensor, values: Tensor, vectors: Tensor | None) -> tuple[Tensor, Tensor]:
