@@ -11,6 +11,8 @@ from torch import Tensor
 
 from krylow.linalg.partial_eigh import available, partial_eigh
 
+LinAlgError = torch.linalg.LinAlgError  # type: ignore[attr-defined]  # public, and missing from its list of names
+
 #: Below this many matrices a thread, or above this size, LAPACK's own threads are the better ones.
 MATRICES_A_THREAD = 16
 LARGEST = 192
@@ -46,7 +48,7 @@ def eigvalsh(S: Tensor) -> Tensor:
     S = S.detach()
     try:
         values = torch.linalg.eigvalsh(S)
-    except torch.linalg.LinAlgError:
+    except LinAlgError:
         values = _eigh(S)[0]
     return _mended(S, values, None)[0]
 
@@ -55,7 +57,7 @@ def _eigh(S: Tensor) -> tuple[Tensor, Tensor]:
     """Decompose, all of it in float64 where float32 fails for one matrix."""
     try:
         values, vectors = torch.linalg.eigh(S)
-    except torch.linalg.LinAlgError:
+    except LinAlgError:
         if S.dtype == torch.float64 or not bool(S.isfinite().all()):
             raise
         values, vectors = (part.to(S.dtype) for part in torch.linalg.eigh(S.double()))
