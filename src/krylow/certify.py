@@ -218,7 +218,7 @@ def _from_evidence(sub: Subspace, evidence: Evidence) -> Certificate:
         floor=torch.full_like(L.sizes, evidence.floor, dtype=basis.dtype),
         error_bound=torch.full_like(L.sizes, evidence.error if unique else torch.inf, dtype=basis.dtype),
         statuses=_interrupted(statuses) if sub.interrupted else statuses,
-        proved=False,
+        proved=evidence.proved,
         well_defined=torch.full_like(L.sizes, min(evidence.well_defined, k)),
     )
 

@@ -86,6 +86,19 @@ def test_roads(way, tol, k):
     assert sub.evidence is not None
 
 
+def test_a_count_of_the_frequencies_is_a_proof(way):
+    sub = assert_right(ROADS, 7, 1e-3)
+    lam = np.linalg.eigvalsh(sub.operator.to_dense())
+    assert sub.certificate.proved == (way in ("condensed", "whole"))
+    if sub.certificate.proved:
+        assert lam[6] < float(sub.certificate.floor) < lam[7]
+
+
+def test_a_count_that_rounding_could_change_is_none(monkeypatch):
+    monkeypatch.setattr(condensed, "PROOF_SLACK", 1e16)
+    assert not assert_right(ROADS, 7, 1e-3).certificate.proved
+
+
 @pytest.mark.parametrize("kind", ["normalized", "generalized"])
 def test_other_laplacians(kind):
     loops = scipy.sparse.diags_array((np.arange(ROADS.shape[0]) % 9 == 0) * 0.5)

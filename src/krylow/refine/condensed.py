@@ -43,6 +43,8 @@ AIM = 0.05
 POLISH, POLISHED = 3, 0.4
 #: Rounding of one over a frequency, in eps times the norm of L times its square.
 ROUNDING = 64
+#: A count proves something where this many times its rounding fits the gap: rounding adds up along rows of the factor.
+PROOF_SLACK = 1e4
 #: Where between the k-th frequency and the next their number is counted.
 CUTS = (0.7, 0.3)
 #: Products after another start, which is to find what those before it have missed, and most starts at a time.
@@ -96,6 +98,8 @@ class _Found:
         The bound that follows.
     apart
         After how many of the wanted vectors a gap shows.
+    floor
+        A number of L + shift I below which there are the wanted frequencies and no other, by count; None: not counted.
     of_L
         Residual norms of L; X then holds the null vectors and the wanted ones, and nothing else.
     """
@@ -106,6 +110,7 @@ class _Found:
     residuals: np.ndarray
     error: float
     apart: int
+    floor: float | None = None
     of_L: np.ndarray | None = None
 
 
@@ -317,7 +322,10 @@ def _counted(problem: _Problem, found: _Found) -> tuple[int, _Found]:
         if counted[0] == expected:
             if last < problem.wanted:
                 return 0, found
-            return 0, replace(found, error=problem.error(found.values, found.residuals, 1 / sigma))
+            error = problem.error(found.values, found.residuals, 1 / sigma)
+            slack = PROOF_SLACK * counted[1]
+            floor = sigma - slack if slack < min(cut, 1 - cut) * (high - low) else None
+            return 0, replace(found, error=error, floor=floor)
     return missed, replace(found, error=math.inf)
 
 
@@ -339,7 +347,8 @@ def _conclude(L: SparseOperator, problem: _Problem, found: _Found) -> Ritz:
         pairs = Ritz(values, X, torch.linalg.vector_norm(LX.sub_(X * values), dim=0))
         L.products += D.products
         L.passes += D.passes
-    evidence = Evidence(found.error, following, found.apart + k - wanted, pairs.residuals)
+    floor = following if found.floor is None else found.floor - shift
+    evidence = Evidence(found.error, floor, found.apart + k - wanted, pairs.residuals, proved=found.floor is not None)
     last = pairs.theta.new_tensor([max(following, float(pairs.theta[-1]))])
     return Ritz(
         theta=torch.cat([pairs.theta, last]).to(L.values),

@@ -29,12 +29,15 @@ class Evidence:
         The largest number of vectors, at most k, after which a gap shows: up to there the subspace is unique.
     residuals
         ``(k,)`` residual norms of the Ritz pairs inside the k-dimensional subspace.
+    proved
+        Whether the floor is a proved lower bound of $\lambda_{k+1}$: all frequencies below it were counted.
     """
 
     error: float
     floor: float
     well_defined: int
     residuals: Tensor
+    proved: bool = False
 
 
 @dataclass(frozen=True)
