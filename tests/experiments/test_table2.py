@@ -183,7 +183,7 @@ def test_rows_start_alike_in_what_they_share(tmp_path):
     assert len(gammas) + len(rest) == len(list(models[0].parameters()))
 
 
-@pytest.mark.parametrize("protocol", [PROTOCOL_A, PROTOCOL_B])
+@pytest.mark.parametrize("protocol", [PROTOCOL_A, PROTOCOL_B, plan.PROTOCOL_R])
 def test_parameter_counts_are_within_five_percent_for_a_real_vocabulary(protocol, monkeypatch):
     monkeypatch.undo()
     pairs = corpus.token_pairs(4, words=7997)

@@ -227,7 +227,7 @@ def render_operators(record: Record) -> str:
     for name, table in record.results["operators"].items():
         for line in table:
             kept = f"{line['kept']:.1f} of {line['tokens']:.1f}"
-            parts = [f"{line[key]:.3f}" for key in columns if key in line]
+            parts = [f"{line[key]:.3f}" for key in columns]
             text.append("| " + " | ".join([name, f"{line['distance']:g}", kept, *parts]) + " |")
     return "\n".join(text)
 
