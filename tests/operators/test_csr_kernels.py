@@ -139,3 +139,22 @@ def test_values_in_float32_and_their_shared_indices():
     half = L.single()
     assert half.dtype == torch.float32
     assert half.host_indices()[1] is L.host_indices()[1]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_quotients_and_residuals_of_unit_vectors(monkeypatch, compiled):
+    rng = np.random.default_rng(0)
+    W = scipy.sparse.random_array((3000, 3000), density=0.003, rng=rng)
+    A = scipy.sparse.csr_array(W + W.T)
+    A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
+    L = SparseOperator(*(torch.from_numpy(part) for part in (A.indptr, A.indices, A.data)))
+    X = torch.from_numpy(np.linalg.qr(rng.standard_normal((3000, 20)))[0])
+    if not compiled:
+        monkeypatch.setattr(csr_kernels, "available", lambda: False)
+    Y = torch.from_numpy(A @ X.numpy())
+    theta = (X * Y).sum(0)
+    for near in (torch.zeros(20).double(), theta + 1e-3):
+        found, residuals = L.quotients(X, near)
+        torch.testing.assert_close(found, theta)
+        torch.testing.assert_close(residuals, (Y - theta * X).norm(dim=0))
+    assert L.products == 40

@@ -10,7 +10,7 @@ import torch
 import krylow as kl
 from krylow.certify import Status
 from krylow.operators import DenseOperator
-from krylow.refine.filtered import FilteredBlock, gram, orthonormalize_, rotate_, spectrum_top, subtract_
+from krylow.refine.filtered import FilteredBlock, gram, grams, orthonormalize_, residual_gram, rotate_, spectrum_top
 from krylow.testing import from_spectrum, laplacian_matrix, random_graph
 
 F64 = torch.float64
@@ -170,17 +170,39 @@ def test_what_l_makes_of_a_block():
         block = FilteredBlock(DenseOperator(L.to(dtype)), X.to(dtype), 40.0)
         made = block.multiplied(A, tol, lambda Y: Y[:3])
         H = X.mT @ L @ X
-        R = L @ X - X @ H
         torch.testing.assert_close(made.H, H, atol=atol, rtol=0)
-        torch.testing.assert_close(made.residuals, R.mT @ R, atol=10 * atol, rtol=0)
-        torch.testing.assert_close(made.restricted, (L @ X)[:3], atol=atol, rtol=0)
+        torch.testing.assert_close(made.LX.double(), L @ X, atol=atol, rtol=0)
+        torch.testing.assert_close(made.restricted.double(), (L @ X)[:3], atol=atol, rtol=0)
         assert bool(((made.H - H).abs() <= 2 * made.rounding).all())
 
 
-def test_subtract():
-    X, Y, C = torch.randn(20, 3), torch.randn(20, 2), torch.randn(3, 2)
-    expected = Y - X @ C
-    torch.testing.assert_close(subtract_(Y, X, C), expected)
+def test_inner_products_by_blocks_of_rows():
+    generator = torch.Generator().manual_seed(0)
+    X, Y, C = (torch.randn(*shape, generator=generator) for shape in ((5000, 3), (5000, 2), (3, 2)))
+    X, Y, C = X.double(), Y.double(), C.double()
+    rest = Y - X @ C
+    torch.testing.assert_close(residual_gram(X, Y, C), rest.mT @ rest)
+    both = grams((X, X), (X, Y))
+    torch.testing.assert_close(both[0], X.mT @ X)
+    torch.testing.assert_close(both[1], X.mT @ Y)
+
+
+def test_a_smoothed_block_is_the_filtered_one():
+    L = laplacian_matrix(random_graph(30, seed=3)).double()
+    high = 2 * float(L.diagonal().max())
+    X = torch.linalg.qr(torch.randn(30, 4, dtype=F64, generator=torch.Generator().manual_seed(1))).Q
+    block = FilteredBlock(DenseOperator(L), X.clone(), high, orthonormal=True)
+    former = block.smooth(3, high / 4)
+    torch.testing.assert_close(former, X)
+    low = high / 4
+    lam, V = torch.linalg.eigh(L)
+    x = (2 * lam - high - low) / (high - low)
+    at_zero = 4 * ((-high - low) / (high - low)) ** 3 - 3 * (-high - low) / (high - low)
+    p = (4 * x**3 - 3 * x) / at_zero  # Chebyshev's third polynomial
+    torch.testing.assert_close(block.X, V @ (p[:, None] * (V.mT @ X)))
+    made = block.multiplied(DenseOperator(L), 1e-6)  # does not touch the former block
+    torch.testing.assert_close(made.LX, L @ block.X)
+    torch.testing.assert_close(former, X)
 
 
 def test_a_frequency_in_doubt_is_still_no_lower_than_those_before_it():

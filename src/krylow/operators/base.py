@@ -10,6 +10,9 @@ from torch import Tensor
 
 from krylow._checks import InputError
 
+#: Columns whose products are held at once.
+COLUMNS = 16
+
 
 class Operator(ABC):
     r"""A real symmetric matrix $L$, or a batch of them, that multiplies blocks and counts how often.
@@ -86,6 +89,16 @@ class Operator(ABC):
         self._count(X)
         return self._multiply(X)
 
+    def quotients(self, X: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Return Rayleigh quotients ``(*batch, s)`` and residual norms of a block's columns of unit length.
+
+        Counts as ``L @ X`` does. ``near`` are estimates of the quotients: the better they are, the less rounding is in
+        the norms. No gradient.
+        """
+        self._count(X)
+        rest, squares = self._quotients(X, near)
+        return near + rest, (squares - rest.square()).clamp(min=0).sqrt()
+
     def three_term(
         self,
         X: Tensor,
@@ -147,6 +160,16 @@ class Operator(ABC):
     @abstractmethod
     def _multiply(self, X: Tensor) -> Tensor:
         """Return L X for a block ``(*batch, n, s)``."""
+
+    def _quotients(self, X: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
+        """Return x^T (L - s) x and the squared length of (L - s) x for each column, with s its estimate."""
+        products, squares = [], []
+        for j in range(0, X.shape[-1], COLUMNS):
+            columns = X[..., j : j + COLUMNS].detach()
+            image = self._multiply(columns).detach() - near[..., None, j : j + COLUMNS] * columns
+            products.append((columns * image).sum(-2))
+            squares.append(image.square().sum(-2))
+        return torch.cat(products, dim=-1), torch.cat(squares, dim=-1)
 
     def _three_term(
         self,

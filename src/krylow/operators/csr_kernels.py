@@ -91,22 +91,38 @@ def three_term(
     a, b, c
         Numbers; a b of zero leaves the middle term out altogether.
     """
-    n, columns = X.shape
+    columns = X.shape[1]
     kernel = _compile()
     number = values.dtype.type
     second = X if Y is None else Y
     lanes = VECTOR_BITS // 8 // values.itemsize
     arguments = (crow, col, values, X, second, out, number(a), number(b), number(c), b != 0, Y is not None, lanes)
-    threads = max(1, min(torch.get_num_threads(), values.size * columns // WORK_PER_THREAD))
-    if threads == 1:
-        kernel(*arguments, 0, n)
-        return
-    ends = np.searchsorted(crow, np.linspace(0, int(crow[-1]), threads + 1)[1:-1])
+    _shared(kernel, arguments, crow, columns)
+
+
+def quotients(
+    crow: np.ndarray, col: np.ndarray, values: np.ndarray, X: np.ndarray, near: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return x^T (L - s) x and the squared length of (L - s) x for each column of X, without room for L X; all float64.
+
+    ``near`` are the numbers s, one a column.
+    """
+    kernel = compiled(_quotients)
+    assert kernel is not None
+    parts = _shared(kernel, (crow, col, values, X, near), crow, X.shape[1])
+    products, squares = (sum(part) for part in zip(*parts, strict=True))
+    return products, squares
+
+
+def _shared(kernel: Callable[..., Any], arguments: tuple[Any, ...], crow: np.ndarray, columns: int) -> list[Any]:
+    """Call a kernel for ranges of rows, one a thread, that end its arguments; return what the calls do."""
+    n, entries = crow.size - 1, int(crow[-1])
+    threads = max(1, min(torch.get_num_threads(), entries * columns // WORK_PER_THREAD))
+    ends = np.searchsorted(crow, np.linspace(0, entries, threads + 1)[1:-1])
     bounds = [0, *(int(end) for end in ends), n]
     jobs = [_pool(threads).submit(kernel, *arguments, start, stop) for start, stop in pairwise(bounds[:-1])]
-    kernel(*arguments, bounds[-2], n)
-    for job in jobs:
-        job.result()
+    last = kernel(*arguments, bounds[-2], n)
+    return [*(job.result() for job in jobs), last]
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
@@ -151,6 +167,22 @@ def _rows(
             rest = columns - first
             vectors = min(GROUP, (rest + lanes - 1) // lanes)
             _row(col, values, X, Y, out, i, low, high, first, vectors, rest, a, b, c, middle, second, last)
+
+
+def _quotients(crow: Any, col: Any, values: Any, X: Any, near: Any, start: int, stop: int) -> Any:
+    columns = X.shape[1]
+    products, squares, row = np.zeros(columns), np.zeros(columns), np.empty(columns)
+    for i in range(start, stop):
+        for j in range(columns):
+            row[j] = -near[j] * X[i, j]
+        for p in range(crow[i], crow[i + 1]):
+            value, other = values[p], col[p]
+            for j in range(columns):
+                row[j] += value * X[other, j]
+        for j in range(columns):
+            products[j] += row[j] * X[i, j]
+            squares[j] += row[j] * row[j]
+    return products, squares
 
 
 def _row(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from krylow._memory import empty
 from krylow.operators.sparse import SparseOperator
 from krylow.operators.walks import permuted_rows, walk
 
@@ -49,7 +50,9 @@ class Reordered:
 
     def back(self, X: Tensor) -> Tensor:
         """Return a block or vector of the new order in the old one."""
-        return torch.empty_like(X).index_copy_(0, self.order, X)
+        place = torch.empty_like(self.order)
+        place[self.order] = torch.arange(self.order.numel())
+        return torch.index_select(X, 0, place, out=empty(*X.shape, dtype=X.dtype, device=X.device))
 
 
 def far_share(L: SparseOperator, near: int = NEAR) -> float:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from krylow._memory import empty
 from krylow.operators import csr_kernels
 from krylow.operators.base import Operator
 
@@ -73,7 +74,7 @@ class SparseOperator(Operator):
             return _SparseProduct.apply(self.values, X, self)
         kernel = self._kernel(X)
         if kernel == "numba":
-            return self._fused(X, None, 1.0, 0.0, 0.0, torch.empty(X.shape, dtype=X.dtype))
+            return self._fused(X, None, 1.0, 0.0, 0.0, empty(*X.shape, dtype=X.dtype))
         if kernel == "scipy":
             return torch.from_numpy(self._scipy_view() @ X.detach().numpy())
         return _csr_product(self.crow, self.col, self.values, X)
@@ -95,6 +96,13 @@ class SparseOperator(Operator):
         target = out if out is not None and out.is_contiguous() else torch.empty(X.shape, dtype=X.dtype)
         self._fused(X, Y, float(a), float(b), float(c), target)
         return target if out is None or out is target else out.copy_(target)
+
+    def _quotients(self, X: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
+        if X.ndim != 2 or X.dtype != torch.float64 or self.dtype != X.dtype or self._kernel(X) != "numba":
+            return super()._quotients(X, near)
+        values, block = (part.detach().contiguous().numpy() for part in (self.values, X))
+        products, squares = csr_kernels.quotients(*self.host_indices(), values, block, near.numpy())
+        return torch.from_numpy(products), torch.from_numpy(squares)
 
     def _kernel(self, X: Tensor) -> str:
         """Return what multiplies this block where no gradient is recorded: "numba", "scipy" or "torch"."""

@@ -22,10 +22,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from krylow._memory import empty
 from krylow.operators import DenseOperator, Operator, SparseOperator
 
-#: Rows that are multiplied together before their sums join the float64 ones.
-ROWS = 8192
+#: Rows that are multiplied together before their sums join the float64 ones: some blocks of them fit a cache.
+ROWS = 2048
 #: Columns whose products are held at once in float64.
 COLUMNS = 16
 #: For errors below this one, inner products of L X are float64 even inside a block of rows.
@@ -89,10 +90,26 @@ def spectrum_top(L: Operator, *, generator: torch.Generator | None = None) -> fl
 
 def gram(X: Tensor, Y: Tensor) -> Tensor:
     """Return X^T Y in float64, by blocks of rows; float32 only inside a block, and only if both are."""
-    total = torch.zeros(X.shape[1], Y.shape[1], dtype=torch.float64, device=X.device)
-    dtype = torch.promote_types(X.dtype, Y.dtype)
+    return grams((X, Y))[0]
+
+
+def grams(*pairs: tuple[Tensor, Tensor]) -> list[Tensor]:
+    """Return :func:`gram` of each pair, in one pass over the rows of all of them."""
+    totals = [torch.zeros(X.shape[1], Y.shape[1], dtype=torch.float64, device=X.device) for X, Y in pairs]
+    dtypes = [torch.promote_types(X.dtype, Y.dtype) for X, Y in pairs]
+    for i in range(0, pairs[0][0].shape[0], ROWS):
+        for total, dtype, (X, Y) in zip(totals, dtypes, pairs, strict=True):
+            total += X[i : i + ROWS].to(dtype).mT @ Y[i : i + ROWS].to(dtype)
+    return totals
+
+
+def residual_gram(X: Tensor, Y: Tensor, C: Tensor) -> Tensor:
+    """Return the inner products of the columns of Y - X C in float64, by blocks of rows."""
+    C = C.to(X.dtype)
+    total = torch.zeros(Y.shape[1], Y.shape[1], dtype=torch.float64, device=X.device)
     for i in range(0, X.shape[0], ROWS):
-        total += X[i : i + ROWS].to(dtype).mT @ Y[i : i + ROWS].to(dtype)
+        rest = torch.addmm(Y[i : i + ROWS], X[i : i + ROWS], C, alpha=-1)
+        total += rest.mT @ rest
     return total
 
 
@@ -102,14 +119,6 @@ def rotate_(X: Tensor, C: Tensor) -> Tensor:
     for i in range(0, X.shape[0], ROWS):
         X[i : i + ROWS] = X[i : i + ROWS] @ C
     return X
-
-
-def subtract_(Y: Tensor, X: Tensor, C: Tensor) -> Tensor:
-    """Subtract X C from Y, row block by row block, and return it."""
-    C = C.to(X.dtype)
-    for i in range(0, X.shape[0], ROWS):
-        Y[i : i + ROWS] -= X[i : i + ROWS] @ C
-    return Y
 
 
 def orthonormalize_(X: Tensor, inner: Tensor | None = None) -> Tensor:
@@ -138,23 +147,23 @@ def orthonormalize_(X: Tensor, inner: Tensor | None = None) -> Tensor:
     return X
 
 
-class Projected(NamedTuple):
+class Product(NamedTuple):
     r"""What L makes of a block X.
 
     Attributes
     ----------
+    LX
+        ``(n, s)`` in the block's dtype, in one of its buffers.
     H
         $X^\top L X$ ``(s, s)`` float64.
-    residuals
-        ``(s, s)`` float64 inner products of the columns of $L X - X H$.
     rounding
         ``(s,)`` how far H may be off in each row, on the host.
     restricted
-        L X on a coarser graph, if asked for.
+        L X on a coarser graph, float64, if asked for.
     """
 
+    LX: Tensor
     H: Tensor
-    residuals: Tensor
     rounding: Tensor
     restricted: Tensor | None
 
@@ -170,6 +179,8 @@ class FilteredBlock:
         ``(n, s)`` start, taken over and overwritten.
     high
         Upper bound of the spectrum.
+    orthonormal
+        Whether X is that already.
 
     Attributes
     ----------
@@ -183,39 +194,31 @@ class FilteredBlock:
         What the last filter's rounding leaves in a vector.
     """
 
-    def __init__(self, L: Operator, X: Tensor, high: float) -> None:
+    def __init__(self, L: Operator, X: Tensor, high: float, *, orthonormal: bool = False) -> None:
         self.L, self.high = L, high
         self.lowest = float(L.gershgorin()[0])
-        self.X = orthonormalize_(X)
-        self._spare = [torch.empty_like(X), torch.empty_like(X)]
-        self._free = 0
+        self.X = X if orthonormal else orthonormalize_(X)
+        self._spare = [empty(*X.shape, dtype=X.dtype, device=X.device) for _ in range(2)]
+        self._last = 0  # the buffer that a filter wrote last
         self.sweeps = 0
         self.noise = 0.0
         s = X.shape[1]
         self.theta = torch.full((s,), torch.inf, dtype=torch.float64)
         self.leakage = torch.ones(s, dtype=torch.float64)
 
-    def sweep(self, k: int, degree: int, low: float, first: float, *, smooth: bool = False) -> None:
-        """Filter with the Chebyshev polynomial of [low, high] that is 1 at ``first``, rotate, and measure k vectors.
-
-        With ``smooth`` only the leakage above ``low`` is meant, and frequencies are not told from the filter.
-        """
+    def sweep(self, k: int, degree: int, low: float, first: float) -> None:
+        """Filter with the Chebyshev polynomial of [low, high] that is 1 at ``first``, rotate, and measure k vectors."""
         degree = min(degree, self._bounded_degree(low, first))
         x = 1 + 2 * (low - first) / (self.high - low)
         dropped = 1 / math.cosh(degree * math.acosh(x))
         Y = self._filter(degree, low, first)
-        G, S = gram(self.X, Y), gram(Y, Y)
+        G, S = grams((self.X, Y), (Y, Y))
         mu, Q = torch.linalg.eigh((G + G.mT).cpu() / 2)
         mu, Q = mu.flip(0), Q.flip(1)
         G, S = G.cpu(), S.cpu()
         S = Q.mT @ S @ Q  # inner products of the filtered Ritz vectors
         left = (S - Q.mT @ G.mT @ G @ Q).diagonal().clamp(min=0).sqrt()
         noise = self.noise = 4 * degree**0.5 * torch.finfo(Y.dtype).eps
-        if smooth:
-            before = (left / (mu - dropped).clamp(min=dropped)).clamp(max=1)
-            self.leakage = before * (dropped / mu.clamp(min=dropped)) + noise
-            self._take(Y, Q, S)
-            return
         # What is outside may grow as much as a guard does, since guards need not be the next ones yet.
         outside = max(dropped, float(mu[k + 2 * (mu.numel() - k) // 3]) if mu.numel() > k else dropped)
         grown = mu > 1.05 * outside
@@ -231,6 +234,16 @@ class FilteredBlock:
         self.theta = ((self.high + low) / 2 - (self.high - low) / 2 * inverse).cummax(0).values
         self._take(Y, Q, S)
 
+    def smooth(self, degree: int, low: float) -> Tensor:
+        """Replace X by p(L) X, with p as in :meth:`sweep` and 1 at zero; return the former block, until the next call.
+
+        The columns are left as the filter makes them.
+        """
+        Y, former = self._filter(degree, low, 0.0), self.X
+        self.noise = 4 * degree**0.5 * torch.finfo(Y.dtype).eps
+        self.X, self._spare[self._last] = Y, former
+        return former
+
     def _bounded_degree(self, low: float, first: float) -> int:
         """Return the largest degree whose polynomial stays in range down to the spectrum's lowest end.
 
@@ -243,7 +256,7 @@ class FilteredBlock:
         """Make the filtered block Y, rotated by Q to inner products S, the block, and the old one a buffer."""
         rotate_(Y, Q.to(Y.device))
         self.X, spare = orthonormalize_(Y, S.to(Y.device)), self.X
-        self._spare[self._free] = spare
+        self._spare[self._last] = spare
 
     def _filter(self, degree: int, low: float, first: float) -> Tensor:
         """Return p(L) X in one of the two buffers, leaving X as it is."""
@@ -251,12 +264,12 @@ class FilteredBlock:
         start = e / (first - c)
         sigma = start
         current = self.L.three_term(self.X, None, start / e, -c * start / e, out=self._spare[0])
-        previous, self._free = self.X, 0
+        previous, self._last = self.X, 0
         for step in range(degree - 1):
             following = 1 / (2 / start - sigma)
             a, b, into = 2 * following / e, -2 * c * following / e, self._spare[1] if step == 0 else previous
             previous, current = current, self.L.three_term(current, previous, a, b, -sigma * following, out=into)
-            self._free = 1 - self._free
+            self._last = 1 - self._last
             sigma = following
         return current
 
@@ -266,24 +279,28 @@ class FilteredBlock:
             return math.inf
         return float(self.leakage[:k].square().mean())
 
-    def multiplied(self, L: Operator, tol: float, restrict: Callable[[Tensor], Tensor] | None = None) -> Projected:
+    def multiplied(self, L: Operator, tol: float, restrict: Callable[[Tensor], Tensor] | None = None) -> Product:
         """Return what L, which is in float64, makes of the block, as exactly as an error of ``tol`` needs it."""
-        H, parts, LX = [], [], self._spare[0]
-        for j in range(0, self.X.shape[1], COLUMNS):
-            columns = L @ self.X[:, j : j + COLUMNS].to(torch.float64)
-            if restrict is not None:
-                parts.append(restrict(columns))
-            if tol < EXACT_TOL:
-                H.append(gram(self.X, columns))
-            LX[:, j : j + COLUMNS] = columns
-        inner = torch.cat(H, dim=1) if H else gram(self.X, LX)
-        inner = (inner + inner.mT) / 2
+        X, LX = self.X, self._spare[1 - self._last]
+        eps, parts = torch.finfo(X.dtype).eps, []
+        if tol >= EXACT_TOL:
+            self.L.three_term(X, None, 1.0, 0.0, out=LX)
+            H, inside, products = gram(X, LX), eps, eps * self.high / L.n**0.5
+        else:
+            rows = []
+            for j in range(0, X.shape[1], COLUMNS):
+                columns = L @ X[:, j : j + COLUMNS].to(torch.float64)
+                if restrict is not None:
+                    parts.append(restrict(columns))
+                rows.append(gram(X, columns))
+                LX[:, j : j + COLUMNS] = columns
+            H, inside, products = torch.cat(rows, dim=1), torch.finfo(torch.float64).eps, 0.0
+        H = (H + H.mT) / 2
         size = torch.linalg.vector_norm(LX, dim=0).double()
-        subtract_(LX, self.X, inner)
-        sums, vectors = (torch.finfo(dtype).eps for dtype in (torch.float64 if H else LX.dtype, LX.dtype))
         # The vectors are orthonormal to their own rounding, which scales H.
-        rounding = ROUNDING * (sums * size + vectors * inner.diagonal().abs())
-        return Projected(inner, gram(LX, LX), rounding.cpu(), torch.cat(parts, dim=1) if parts else None)
+        rounding = ROUNDING * (inside * size + products + eps * H.diagonal().abs())
+        restricted = torch.cat(parts, dim=1) if parts else restrict and restrict(LX)
+        return Product(LX, H, rounding.cpu(), restricted)
 
     def align(self, L: Operator, tol: float) -> Tensor:
         r"""Rotate to the Ritz vectors of L, which is in float64, and return how they may still be mixed, ``(s, s)``.
@@ -293,9 +310,10 @@ class FilteredBlock:
         leak; the part ``OVERLAP`` of what it could be at most is added.
         """
         made = self.multiplied(L, tol)
+        residuals = residual_gram(self.X, made.LX, made.H).cpu()
         self.theta, Q = torch.linalg.eigh(made.H.cpu())
         rotate_(self.X, Q.to(self.X.device))
-        residuals = Q.mT @ made.residuals.cpu() @ Q  # inner products
+        residuals = Q.mT @ residuals @ Q  # inner products
         size = residuals.diagonal().clamp(min=0).sqrt() + made.rounding
         self.leakage = (Q.square().mT @ self.leakage.square()).sqrt()
         leakage = self.leakage.cummax(0).values  # a vector beyond another leaks no less, whatever was measured
@@ -316,22 +334,21 @@ class FilteredBlock:
         mixing = coupling / apart.clamp(min=torch.finfo(torch.float64).tiny)
         return torch.where(beyond, mixing, torch.zeros_like(mixing))
 
-    def correct(self, Z: Tensor, prolong: Callable[[Tensor], Tensor]) -> None:
-        """Subtract the prolonged Z from the block, by blocks of columns, and make it orthonormal again."""
-        for j in range(0, self.X.shape[1], COLUMNS):
-            self.X[:, j : j + COLUMNS] -= prolong(Z[:, j : j + COLUMNS].to(self.X.dtype))
-        orthonormalize_(self.X)
-
     def finish(self, L: Operator, k: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return Rayleigh quotients, the first k vectors ``(n, k)`` and residuals in float64; the block is spent."""
         self._spare = []
-        basis = self.X[:, :k].to(torch.float64, copy=True).contiguous()
-        self.X = basis[:0]
-        orthonormalize_(basis)
-        theta, residuals = [], []
-        for j in range(0, k, COLUMNS):
-            columns = basis[:, j : j + COLUMNS]
-            LX = L @ columns
-            theta.append((columns * LX).sum(0))
-            residuals.append(torch.linalg.vector_norm(LX.addcmul_(columns, -theta[-1]), dim=0))
-        return torch.cat(theta), basis, torch.cat(residuals)
+        X = self.X[:, :k]
+        self.X = X[:0]
+        S = torch.zeros(k, k, dtype=torch.float64, device=X.device)
+        for i in range(0, X.shape[0], ROWS):
+            rows = X[i : i + ROWS].double()
+            S += rows.mT @ rows
+        scale = S.diagonal().rsqrt()
+        R = torch.linalg.cholesky(S * scale[:, None] * scale, upper=True)
+        C = torch.linalg.solve_triangular(R, torch.diag(scale), upper=True, left=False)
+        basis = empty(X.shape[0], k, dtype=torch.float64, device=X.device)
+        for i in range(0, X.shape[0], ROWS):
+            torch.mm(X[i : i + ROWS].double(), C, out=basis[i : i + ROWS])
+        near = self.theta[:k].nan_to_num(posinf=0.0).to(basis)
+        theta, residuals = L.quotients(basis, near)
+        return theta, basis, residuals

@@ -16,6 +16,7 @@ import torch
 from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
+from krylow._memory import empty
 from krylow.operators import SparseOperator
 from krylow.operators.compiled import compiled
 
@@ -47,9 +48,18 @@ class Aggregation:
     vector: Tensor
     alone: float
 
-    def prolong(self, Z: Tensor) -> Tensor:
-        """Return P Z ``(n, s)``."""
-        return Z[self.labels] * self.weights.to(Z.dtype)[:, None]
+    def prolong(self, Z: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """Return P Z ``(n, s)``, in the dtype of Z if None is given."""
+        X = empty(self.labels.numel(), Z.shape[1], dtype=dtype or Z.dtype, device=Z.device)
+        return self.subtract_(X.zero_(), -Z)
+
+    def subtract_(self, X: Tensor, Z: Tensor) -> Tensor:
+        """Subtract P Z ``(n, s)`` from X, and return that."""
+        kernel = compiled(_subtract) if X.device.type == "cpu" else None
+        if kernel is not None and X.is_contiguous():
+            kernel(self.labels.numpy(), self.weights.numpy(), Z.to(X.dtype).contiguous().numpy(), X.numpy())
+            return X
+        return X.sub_(Z.to(X.dtype)[self.labels] * self.weights.to(X.dtype)[:, None])
 
     def then(self, other: Aggregation) -> Aggregation:
         """Return this step and one of its coarse graph as one step."""
@@ -58,9 +68,13 @@ class Aggregation:
         return Aggregation(labels, weights, other.coarse, other.vector, _share_alone(labels, other.coarse.n))
 
     def restrict(self, X: Tensor) -> Tensor:
-        """Return P^T X ``(aggregates, s)``."""
-        total = torch.zeros(self.coarse.n, X.shape[1], dtype=X.dtype, device=X.device)
-        return total.index_add_(0, self.labels, X * self.weights.to(X.dtype)[:, None])
+        """Return P^T X ``(aggregates, s)`` in float64."""
+        total = torch.zeros(self.coarse.n, X.shape[1], dtype=torch.float64, device=X.device)
+        kernel = compiled(_add) if X.device.type == "cpu" else None
+        if kernel is not None:
+            kernel(self.labels.numpy(), self.weights.numpy(), X.contiguous().numpy(), total.numpy())
+            return total
+        return total.index_add_(0, self.labels, X * self.weights[:, None])
 
 
 def aggregate(L: SparseOperator, vector: Tensor, bound: float = 0.0) -> Aggregation:
@@ -274,3 +288,19 @@ def _join(crow: Any, col: Any, values: Any, labels: Any, weights: Any, count: in
             columns[q], entries[q] = a, sums[p]
             following[met[p]] += 1
     return rows, columns, entries
+
+
+def _add(labels: Any, weights: Any, X: Any, total: Any) -> None:
+    """Add P^T X to ``total``."""
+    for i in range(labels.size):
+        a, w = labels[i], weights[i]
+        for j in range(X.shape[1]):
+            total[a, j] += w * X[i, j]
+
+
+def _subtract(labels: Any, weights: Any, Z: Any, X: Any) -> None:
+    """Subtract P Z from X."""
+    for i in range(labels.size):
+        a, w = labels[i], X.dtype.type(weights[i])
+        for j in range(X.shape[1]):
+            X[i, j] -= w * Z[a, j]

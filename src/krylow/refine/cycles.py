@@ -1,0 +1,202 @@
+r"""Cycles on one level: smooth a block, measure what it leaks with a coarser graph's help, and correct it there.
+
+The span of the block is what counts: it stays in the basis that the filter makes of it, and all rotations are made in
+small matrices, its inner products and those with its image under L. It is rotated to its Ritz vectors once, at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from krylow.linalg.cg import conjugate_gradients
+from krylow.operators import SparseOperator
+from krylow.refine.chebyshev import Outcome, judge, tied
+from krylow.refine.coarsest import Coarsest
+from krylow.refine.filtered import OVERLAP, FilteredBlock, grams, residual_gram, rotate_, single
+from krylow.refine.progress import Watch
+from krylow.start.aggregation import Aggregation
+
+#: The smoother's degree, and the part of the spectrum's top that it begins at.
+SMOOTHING, SMOOTH_CUT = 8, 30
+#: Relative residual and most steps of the solves on the coarser graph.
+COARSE_TOL, COARSE_STEPS = 0.04, 300
+#: Most cycles, and the part of the error that one has to leave at most.
+CYCLES, PAYS = 20, 0.7
+#: The part of a coupling that is doubted: it lowers the distance of two frequencies.
+DOUBTED = 1.0
+#: By how much an error is underrated, over the share of nodes that are aggregates by themselves: where weights differ
+#: by orders of magnitude, some frequencies are too low for the smoother and too local for the coarser graph.
+ALONE = 40.0
+#: Columns this near to depending on each other are left to a filter that makes them orthonormal.
+DEPENDENT = 1e-2
+
+
+class Look(NamedTuple):
+    """What is known of a smoothed block.
+
+    Attributes
+    ----------
+    C, back
+        ``(s, s)`` coefficients of the Ritz vectors in the block, and their inverse.
+    inner, inside
+        ``(s, s)`` inner products of the block, and ``(aggregates, s)`` the block on the coarser graph.
+    Z
+        ``(aggregates, s)`` what the Ritz vectors hold of other frequencies, on the coarser graph.
+    mixing
+        ``(s, s)`` how the Ritz vectors may be mixed.
+    left
+        How far the sum of the first k frequencies is still to fall.
+    """
+
+    C: Tensor
+    back: Tensor
+    inner: Tensor
+    inside: Tensor
+    Z: Tensor
+    mixing: Tensor
+    left: float
+
+
+def run_cycles(
+    block: FilteredBlock,
+    D: SparseOperator,
+    level: Aggregation,
+    coarse: Coarsest,
+    k: int,
+    *,
+    tol: float,
+    max_products: int,
+    watch: Watch | None,
+) -> Outcome | None:
+    """Smooth, measure and correct until the error is at most ``tol``; None where cycles do not pay any more.
+
+    Before, the block is the coarse answer prolonged; after, its columns are Ritz vectors, or any basis of their span
+    where None is returned.
+    """
+    A, width = block.L, block.X.shape[1]
+    limit = A.products + max_products
+    outcome = Outcome(math.inf, 0)
+    foretold: tuple[float, float] | None = None
+    low = max(block.high / SMOOTH_CUT, float(coarse.theta[-1]) / 2)
+    inner = coarse.V.double().mT @ coarse.V.double()
+    look: Look | None = None
+    try:
+        for _ in range(CYCLES):
+            if A.products + (SMOOTHING + 3) * width > limit:
+                break
+            before = outcome.error
+            look = _look(block, inner, D, level, coarse, k, low, tol)
+            if look is None:
+                return None
+            # What the frequencies were to fall by at the last look, and what they fell by and are still to fall by.
+            total = float(block.theta[:k].sum())
+            optimism = max(1.0, (foretold[0] - total + look.left) / max(foretold[1], 1e-300)) if foretold else 1.0
+            foretold = total, look.left
+            doubt = optimism * (1 + ALONE * level.alone)
+            block.leakage = (doubt**0.5 * block.leakage).clamp(max=1)
+            block.sweeps = 2
+            outcome = judge(block, D, k, tol, mixing=doubt**0.5 * look.mixing)
+            if watch is not None:
+                watch.report(outcome.error)
+            if outcome.error <= tol or tied(block, outcome, k, tol):
+                break
+            if outcome.error > PAYS * before:
+                return None
+            Z = look.Z @ look.back
+            level.subtract_(block.X, Z)
+            crossed = look.inside.mT @ Z
+            inner = look.inner - crossed - crossed.mT + Z.mT @ Z
+    except KeyboardInterrupt:
+        outcome = replace(outcome, interrupted=True)
+    if look is not None:
+        rotate_(block.X, look.C)
+    return outcome
+
+
+def _look(
+    block: FilteredBlock,
+    inner: Tensor,
+    D: SparseOperator,
+    level: Aggregation,
+    coarse: Coarsest,
+    k: int,
+    low: float,
+    tol: float,
+) -> Look | None:
+    """Smooth a block of known inner products, and measure what its Ritz vectors leak; None where it hardly is a basis.
+
+    Sets the block's frequencies and leakage, which are those of the Ritz vectors.
+    """
+    former = block.smooth(SMOOTHING, low)
+    made = block.multiplied(D, tol, level.restrict)
+    assert made.restricted is not None
+    S, G = grams((block.X, block.X), (former, block.X))
+    R, failed = torch.linalg.cholesky_ex(S, upper=True)
+    if int(failed) or float((R.diagonal() / S.diagonal().sqrt()).min()) < DEPENDENT:
+        return None
+    theta, Q = torch.linalg.eigh(_congruent(R, made.H))
+    C, back = torch.linalg.solve_triangular(R, Q, upper=True), Q.mT @ R
+    block.theta = theta.cpu()
+    high_part = _high_part(block, low, G @ C, inner)
+    raw = level.restrict(block.X)
+    inside = raw @ C
+    rho = made.restricted @ C - inside * theta
+    below = coarse.theta.cpu()
+    live = (block.theta > 1e-9 * block.high) & (below > 1e-9 * block.high)
+    live[k:] = False
+    factor = float((below[live] / block.theta[live]).median()) if bool(live.any()) else 1.0
+    shift = factor * theta.clamp(max=float(theta[k - 1]))
+    Z = factor * _coarse_solve(level.coarse, coarse, rho, shift).double()
+    low_part = torch.linalg.vector_norm(Z, dim=0).cpu()
+    block.leakage = (high_part.square() + low_part.square()).sqrt().clamp(max=1)
+    low_coupling = (rho.mT @ Z).cpu()
+    # The residuals that no coarser vector sees, over the frequency at which they are as large as what leaks there.
+    residuals = residual_gram(block.X, made.LX, torch.cholesky_solve(made.H, R, upper=True))
+    unseen = (C.mT @ residuals @ C - rho.mT @ rho).cpu()
+    at = (unseen.diagonal().clamp(min=0).sqrt() / high_part).clamp(low, block.high).sqrt()
+    coupling = (low_coupling + low_coupling.mT) / 2 + unseen / at / at[:, None]
+    shifts = coupling.diagonal().clamp(min=0)
+    noise = made.rounding + OVERLAP * block.high * block.noise**2
+    mixing = block.mixed(coupling.abs() + noise, DOUBTED * shifts + noise, block.theta - shifts)
+    return Look(C, back, S, raw, Z, mixing, float(shifts[:k].sum()))
+
+
+def _congruent(R: Tensor, H: Tensor) -> Tensor:
+    """Return R^-T H R^-1."""
+    half = torch.linalg.solve_triangular(R.mT, H, upper=False)
+    return torch.linalg.solve_triangular(R.mT, half.mT, upper=False)
+
+
+def _high_part(block: FilteredBlock, low: float, former: Tensor, inner: Tensor) -> Tensor:
+    """Return what the Ritz vectors hold above ``low``, on the host, from their products with the block before.
+
+    What the smoother left of the former block's high part is what is new in the span, over what it takes away.
+    """
+    within = (former * torch.linalg.solve(inner, former)).sum(0)
+    new = (1 - within).clamp(min=0).sqrt().cpu()
+    x = 1 + 2 * (low - block.theta.clamp(max=low)) / (block.high - low)
+    top = math.cosh(SMOOTHING * math.acosh(1 + 2 * low / (block.high - low)))
+    kept, dropped = torch.cosh(SMOOTHING * torch.acosh(x)) / top, 1 / top
+    return new * dropped / (kept - dropped).clamp(min=dropped) + block.noise
+
+
+def _coarse_solve(C: SparseOperator, coarse: Coarsest, rho: Tensor, shift: Tensor) -> Tensor:
+    """Return (C - shift_i)^-1 rho_i on the complement of the coarse answer, to a modest residual."""
+    A = single(C)
+    V, rho, shift = coarse.V.to(A.dtype), rho.to(A.dtype), shift.to(A.dtype)
+
+    def outside(Y: Tensor) -> Tensor:
+        return Y - V @ (V.mT @ Y)
+
+    def multiply(Y: Tensor) -> Tensor:
+        return outside(A @ Y) - shift * Y
+
+    inverse = coarse.inverse
+    near = None if inverse is None else lambda Y: outside(inverse(Y))
+    solved = conjugate_gradients(multiply, outside(rho), steps=COARSE_STEPS, tol=COARSE_TOL, preconditioner=near)
+    return outside(solved.x)
