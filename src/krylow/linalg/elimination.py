@@ -26,8 +26,10 @@ from scipy.sparse.linalg import splu
 from krylow.linalg.elimination_kernels import compiled
 from krylow.operators.compiled import available
 
-#: Entries a row of both factors up to which one is light.
+#: Entries a row of both factors up to which one is light: it takes little time to make it again.
 LIGHT = 40
+#: And up to which our own loops, which take a block of columns together, are faster than SuperLU's.
+OWN = 150
 #: A node between two nodes that both have more neighbours than this is not eliminated: to look for an edge is dear.
 WIDEST = 64
 #: A core of more than this part of the nodes is not worth the way there.
@@ -142,9 +144,9 @@ class Factor:
         columns.sort_indices()
         options = {"SymmetricMode": True}
         self._lu: Any = splu(columns, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
-        self.light = available() and self._lu.nnz <= LIGHT * S.shape[0]
         self.n = S.shape[0]
-        if self.light:
+        self.light, own = (available() and self._lu.nnz <= entries * self.n for entries in (LIGHT, OWN))
+        if own:
             self._place = self._lu.perm_c.astype(np.int64)
             self._at = np.argsort(self._place)
             self._parent, counts = compiled("tree_and_counts")(S.indptr, S.indices, self._place, self._at)
@@ -164,7 +166,7 @@ class Factor:
 
     def solve(self, X: np.ndarray) -> np.ndarray:
         """Return the solution for a vector ``(c,)`` or a block ``(c, s)``."""
-        if not self.light:
+        if self._lu is not None:
             return self._lu.solve(np.asfortranarray(X))
         Y = X[self._at]
         compiled("substitute" if X.ndim > 1 else "substitute_one")(*self._parts, Y)

@@ -26,8 +26,9 @@ DECOMPOSED = 400
 FACTORISED, ENTRIES = 40_000, 80.0
 #: The shift below the spectrum, over its top.
 SHIFT = 1e-6
-#: Starts of Lanczos' recurrence: as many copies of a repeated frequency are found for sure.
-STARTS = 3
+#: Least starts of Lanczos' recurrence, as many copies of a repeated frequency being found for sure, and frequencies a
+#: start: those of one step go through the factor together.
+STARTS, PER_START = 3, 7
 #: Steps between two looks at the error, and most restarts' worth of steps.
 LOOK, MOST = 6, 40
 
@@ -77,12 +78,13 @@ def solve_coarsest(C: SparseOperator, k: int, width: int, tol: float) -> Coarses
 def _lanczos(factor: Factor, n: int, k: int, width: int, tol: float) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the largest values of the inverse and their vectors, or None where they do not converge."""
     size = min(n, 3 * width + 24)
-    iteration = InverseLanczos(factor.solve, None, np.empty((0, n)), size, 2 * width, np.random.default_rng(0))
-    iteration.start(STARTS)
+    iteration = InverseLanczos(factor.solve, None, np.empty((0, n)), size, 2 * width, np.random.default_rng(0), together=True)
+    starts = max(STARTS, width // PER_START)
+    iteration.start(starts)
     for step in range(MOST * size):
         if not iteration.advance():
             return None
-        if step % max(LOOK, width // 5) or iteration.expanded <= width + STARTS:
+        if step % max(LOOK, width // 5) or iteration.expanded <= width + starts:
             continue
         values, Y, residuals = iteration.ritz()
         gaps = values[:k] - values[k] - residuals[k]

@@ -21,8 +21,14 @@ from krylow.refine.filtered import OVERLAP, FilteredBlock, grams, residual_gram,
 from krylow.refine.progress import Watch
 from krylow.start.aggregation import Aggregation
 
-#: The smoother's degree, and the part of the spectrum's top that it begins at.
-SMOOTHING, SMOOTH_CUT = 8, 30
+#: The smoother's degree, for errors down to this one and below, and the part of the spectrum's top that it begins at.
+#: What it leaves of high frequencies looks like low ones to the coarser graph, and spoils the correction there.
+SMOOTHING, SMOOTHING_FINE, FINE_TOL, SMOOTH_CUT = 8, 16, 1e-4, 30
+#: While the error is this many times what is asked for, float32 products tell enough of it.
+ROUGH = 100
+#: The part of a correction that is made after the first one: what is left by then is mostly what was corrected too much,
+#: where aggregates overrate a frequency by less than they do on average.
+DAMPED = 0.85
 #: Relative residual and most steps of the solves on the coarser graph.
 COARSE_TOL, COARSE_STEPS = 0.04, 300
 #: Most cycles, and the part of the error that one has to leave at most.
@@ -83,14 +89,16 @@ def run_cycles(
     outcome = Outcome(math.inf, 0)
     foretold: tuple[float, float] | None = None
     low = max(block.high / SMOOTH_CUT, float(coarse.theta[-1]) / 2)
+    degree = SMOOTHING if tol >= FINE_TOL else SMOOTHING_FINE
     inner = coarse.V.double().mT @ coarse.V.double()
     look: Look | None = None
     try:
         for _ in range(CYCLES):
-            if A.products + (SMOOTHING + 3) * width > limit:
+            if A.products + (degree + 3) * width > limit:
                 break
             before = outcome.error
-            look = _look(block, inner, D, level, coarse, k, low, tol)
+            exactly = tol if before <= ROUGH * tol else 1.0
+            look = _look(block, inner, D, level, coarse, k, degree, low, exactly)
             if look is None:
                 return None
             # What the frequencies were to fall by at the last look, and what they fell by and are still to fall by.
@@ -107,7 +115,7 @@ def run_cycles(
                 break
             if outcome.error > PAYS * before:
                 return None
-            Z = look.Z @ look.back
+            Z = (1.0 if math.isinf(before) else DAMPED) * look.Z @ look.back
             level.subtract_(block.X, Z)
             crossed = look.inside.mT @ Z
             inner = look.inner - crossed - crossed.mT + Z.mT @ Z
@@ -125,6 +133,7 @@ def _look(
     level: Aggregation,
     coarse: Coarsest,
     k: int,
+    degree: int,
     low: float,
     tol: float,
 ) -> Look | None:
@@ -132,7 +141,7 @@ def _look(
 
     Sets the block's frequencies and leakage, which are those of the Ritz vectors.
     """
-    former = block.smooth(SMOOTHING, low)
+    former = block.smooth(degree, low)
     made = block.multiplied(D, tol, level.restrict)
     assert made.restricted is not None
     S, G = grams((block.X, block.X), (former, block.X))
@@ -142,7 +151,7 @@ def _look(
     theta, Q = torch.linalg.eigh(_congruent(R, made.H))
     C, back = torch.linalg.solve_triangular(R, Q, upper=True), Q.mT @ R
     block.theta = theta.cpu()
-    high_part = _high_part(block, low, G @ C, inner)
+    high_part = _high_part(block, degree, low, G @ C, inner)
     raw = level.restrict(block.X)
     inside = raw @ C
     rho = made.restricted @ C - inside * theta
@@ -172,7 +181,7 @@ def _congruent(R: Tensor, H: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(R.mT, half.mT, upper=False)
 
 
-def _high_part(block: FilteredBlock, low: float, former: Tensor, inner: Tensor) -> Tensor:
+def _high_part(block: FilteredBlock, degree: int, low: float, former: Tensor, inner: Tensor) -> Tensor:
     """Return what the Ritz vectors hold above ``low``, on the host, from their products with the block before.
 
     What the smoother left of the former block's high part is what is new in the span, over what it takes away.
@@ -180,8 +189,8 @@ def _high_part(block: FilteredBlock, low: float, former: Tensor, inner: Tensor) 
     within = (former * torch.linalg.solve(inner, former)).sum(0)
     new = (1 - within).clamp(min=0).sqrt().cpu()
     x = 1 + 2 * (low - block.theta.clamp(max=low)) / (block.high - low)
-    top = math.cosh(SMOOTHING * math.acosh(1 + 2 * low / (block.high - low)))
-    kept, dropped = torch.cosh(SMOOTHING * torch.acosh(x)) / top, 1 / top
+    top = math.cosh(degree * math.acosh(1 + 2 * low / (block.high - low)))
+    kept, dropped = torch.cosh(degree * torch.acosh(x)) / top, 1 / top
     return new * dropped / (kept - dropped).clamp(min=dropped) + block.noise
 
 

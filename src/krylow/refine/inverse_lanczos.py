@@ -24,7 +24,7 @@ class InverseLanczos:
     Parameters
     ----------
     product
-        K times a vector, given M times that vector.
+        K times a vector, given M times that vector; with ``together`` also for a block of columns.
     M
         The mass, a sparse matrix; None: the identity.
     deflated
@@ -33,6 +33,8 @@ class InverseLanczos:
         Most vectors of the basis, and how many of them a restart keeps.
     rng
         Source of the starts.
+    together
+        Whether the vectors that wait are multiplied together, where ``product`` is faster on blocks.
     """
 
     def __init__(
@@ -43,7 +45,10 @@ class InverseLanczos:
         size: int,
         keep: int,
         rng: np.random.Generator,
+        *,
+        together: bool = False,
     ) -> None:
+        self.together = together
         self.product, self.M, self.keep, self.rng = product, M, keep, rng
         self.first, n = deflated.shape
         self.size = min(size, n - self.first)
@@ -53,6 +58,8 @@ class InverseLanczos:
         self.filled, self.expanded, self.restarted, self.band = 0, 0, 0, 0
         self.products = 0
         self.images: dict[int, np.ndarray] = {}  # M times the vectors that are still to be multiplied
+        # K times those that were, ahead of their turn, and its coefficients on the basis that it was made orthogonal to.
+        self.multiplied: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def start(self, count: int = 1) -> None:
         """Put ``count`` random starts in, as far as there is room for them."""
@@ -76,19 +83,49 @@ class InverseLanczos:
         j = self.expanded
         if j >= self.filled or self.filled >= self.size:
             return False
-        w = self.product(self.images.pop(j))
-        self.products += 1
-        length = float(np.linalg.norm(w))
-        low = 0 if j < self.restarted else max(self.restarted, j - 2 * self.band)
         column = np.zeros(self.size)
-        column[low : self.filled] = self._subtract(w, self.first + low)
-        column[: self.filled] += self._subtract(w, 0)[self.first :]
+        if self.together:
+            w, known = self._product_ahead(j)
+            length = float(np.sqrt(w @ w + known @ known))
+            column[: known.size] = known
+            for _ in range(2):
+                column[known.size : self.filled] += self._subtract(w, self.first + known.size)
+        else:
+            w = self.product(self.images.pop(j))
+            self.products += 1
+            length = float(np.linalg.norm(w))
+            low = self._window(j)
+            column[low : self.filled] = self._subtract(w, self.first + low)
+            column[: self.filled] += self._subtract(w, 0)[self.first :]
         self.expanded += 1
         beta = self._append(w, length)
         if beta:
             column[self.filled - 1] = beta
         self.H[:, j] = self.H[j] = column
         return True
+
+    def _window(self, j: int) -> int:
+        """Return the first vector on which K times vector j has more than rounding."""
+        return 0 if j < self.restarted else max(self.restarted, j - 2 * self.band)
+
+    def _product_ahead(self, j: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return K times vector j, orthogonal to a first part of the basis, with its coefficients on that.
+
+        All vectors that wait are multiplied and made orthogonal together, when the first of them has its turn.
+        """
+        if j not in self.multiplied:
+            ahead = sorted(self.images)
+            W = self.product(np.stack([self.images[i] for i in ahead], axis=1)).T.copy()
+            self.products += len(ahead)
+            known = np.zeros((len(ahead), self.first + self.filled))
+            for low in (self.first + self._window(j), 0):
+                rows = self.rows[low : self.first + self.filled]
+                h = self._image(W.T).T @ rows.T
+                W -= h @ rows
+                known[:, low:] += h
+            self.multiplied = {i: (w, h[self.first :]) for i, w, h in zip(ahead, W, known, strict=True)}
+        del self.images[j]
+        return self.multiplied.pop(j)
 
     def ritz(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return Ritz values, largest first, their coefficients ``(expanded, expanded)`` and residual norms."""
@@ -119,6 +156,7 @@ class InverseLanczos:
         basis[:keep] = Y[:, :keep].T @ basis[:j]
         basis[keep : keep + waiting] = basis[j : self.filled].copy()
         self.images = {keep + i: self.images[j + i] for i in range(waiting)}
+        self.multiplied = {}  # what was multiplied ahead has coefficients on the former basis
         self.H[:] = 0
         self.H[range(keep), range(keep)] = values[:keep]
         self.H[keep : keep + waiting, :keep] = coupling

@@ -29,9 +29,9 @@ from krylow.start.aggregation import aggregate
 SHRINKS = 0.6
 #: A coarser graph of fewer nodes than this many a column is too unlike the finer one.
 LEAST_COARSE = 11
-#: Aggregates that leave more than this part of the nodes (grids') are joined once more, for errors that are not below
-#: this one, if so many nodes a column are left.
-SMALL, TWICE_TOL, TWICE_COARSE = 0.125, 1e-4, 100
+#: Aggregates that leave more than this part of the nodes (grids') are joined once more if so many nodes a column are
+#: left.
+SMALL, TWICE_COARSE = 0.125, 100
 #: The coarser answer is asked for this part of the error, or for this one if that is less, but for no less than that.
 COARSER, COARSE_ENOUGH, LEAST_ASKED = 0.1, 1e-4, 1e-9
 #: Most passes of Chebyshev sweeps over a coarser graph.
@@ -89,7 +89,7 @@ def _solve(
     """Return the block of one level and how it ended; D is A in float64."""
     high = spectrum_top(A)
     level = aggregate(D, vector, high / SMOOTH_CUT / 2)
-    if tol >= TWICE_TOL and level.coarse.n > SMALL * D.n:
+    if level.coarse.n > SMALL * D.n:
         second = aggregate(level.coarse, level.vector, high / SMOOTH_CUT / 2)
         if second.coarse.n >= TWICE_COARSE * width:
             level = level.then(second)
