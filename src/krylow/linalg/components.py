@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from krylow.operators import Operator, SparseOperator
+from krylow.operators.csr_kernels import row_sums
 from krylow.operators.walks import walk
 
 #: Units of eps, beside the number of a row's entries, that L u may be off from zero, relative to |L| |u|.
@@ -88,16 +88,14 @@ def null_space(L: Operator) -> NullSpace | None:
 def _null_space(L: SparseOperator) -> NullSpace:
     crow, col = L.host_indices()
     values = L.values.detach().cpu().double().numpy()
-    matrix = csr_array((values, col, crow), shape=(L.n, L.n), copy=False)
     seen = walk(L)
     components, labels = seen.components, seen.labels
     sizes = np.bincount(labels, minlength=components)
     entries = np.diff(crow)
-    size = abs(matrix)
     u, null = np.zeros(L.n), np.zeros(components, dtype=bool)
     for candidate in _candidates(L, entries):
-        worst = (ROUNDING + entries) * float(torch.finfo(L.dtype).eps) * (size @ candidate)
-        off = np.abs(matrix @ candidate) > worst
+        sums, magnitudes, _ = row_sums(crow, col, values, candidate)
+        off = np.abs(sums) > (ROUNDING + entries) * float(torch.finfo(L.dtype).eps) * magnitudes
         fits = ~np.bincount(labels, weights=off, minlength=components).astype(bool) & ~null
         u = np.where(fits[labels], candidate, u)
         null |= fits
@@ -107,7 +105,7 @@ def _null_space(L: SparseOperator) -> NullSpace:
     u = np.divide(u, lengths[labels], out=np.zeros(L.n), where=null[labels])
     rank = np.empty(components, dtype=np.int64)
     rank[np.lexsort((-sizes, ~null))] = np.arange(components)
-    lowest = L.psd or (bool(null.all()) and _no_positive_entry_off_the_diagonal(matrix))
+    lowest = L.psd or (bool(null.all()) and _no_positive_entry_off_the_diagonal(crow, col, values))
     device = L.device
     return NullSpace(
         torch.from_numpy(rank[labels]).to(device), components, int(null.sum()), torch.from_numpy(u).to(device), lowest
@@ -120,7 +118,7 @@ def _candidates(L: SparseOperator, entries: np.ndarray) -> list[np.ndarray]:
     return [*own, np.ones(L.n), np.sqrt(np.maximum(entries - 1, 1).astype(np.float64))]
 
 
-def _no_positive_entry_off_the_diagonal(matrix: csr_array) -> bool:
+def _no_positive_entry_off_the_diagonal(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> bool:
     """Return whether only the diagonal is positive: with a positive null vector, Gershgorin's discs then start at 0."""
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    return not bool(((matrix.data > 0) & (rows != matrix.indices)).any())
+    rows = np.repeat(np.arange(crow.size - 1), np.diff(crow))
+    return not bool(((values > 0) & (rows != col)).any())

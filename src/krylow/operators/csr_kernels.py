@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 
 from krylow.operators.compiled import available, compiled
 
@@ -114,6 +115,18 @@ def quotients(
     return products, squares
 
 
+def row_sums(
+    crow: np.ndarray, col: np.ndarray, values: np.ndarray, x: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return L x, the same with the sizes of L's entries, and its diagonal; x is all ones if None. In one pass."""
+    kernel = compiled(_row_sums)
+    x = np.ones(crow.size - 1, dtype=values.dtype) if x is None else x
+    if kernel is not None:
+        return kernel(crow, col, values, x)
+    L = csr_array((values, col, crow), shape=(x.size, x.size), copy=False)
+    return L @ x, abs(L) @ x, L.diagonal()
+
+
 def _shared(kernel: Callable[..., Any], arguments: tuple[Any, ...], crow: np.ndarray, columns: int) -> list[Any]:
     """Call a kernel for ranges of rows, one a thread, that end its arguments; return what the calls do."""
     n, entries = crow.size - 1, int(crow[-1])
@@ -167,6 +180,21 @@ def _rows(
             rest = columns - first
             vectors = min(GROUP, (rest + lanes - 1) // lanes)
             _row(col, values, X, Y, out, i, low, high, first, vectors, rest, a, b, c, middle, second, last)
+
+
+def _row_sums(crow: Any, col: Any, values: Any, x: Any) -> Any:
+    n = crow.size - 1
+    sums, sizes, diagonal = np.zeros_like(x), np.zeros_like(x), np.zeros(n, values.dtype)
+    for i in range(n):
+        total, size = x.dtype.type(0), x.dtype.type(0)
+        for p in range(crow[i], crow[i + 1]):
+            part = values[p] * x[col[p]]
+            total += part
+            size += abs(part)
+            if col[p] == i:
+                diagonal[i] += values[p]
+        sums[i], sizes[i] = total, size
+    return sums, sizes, diagonal
 
 
 def _quotients(crow: Any, col: Any, values: Any, X: Any, near: Any, start: int, stop: int) -> Any:

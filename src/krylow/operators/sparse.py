@@ -100,8 +100,8 @@ class SparseOperator(Operator):
     def _quotients(self, X: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
         if X.ndim != 2 or X.dtype != torch.float64 or self.dtype != X.dtype or self._kernel(X) != "numba":
             return super()._quotients(X, near)
-        values, block = (part.detach().contiguous().numpy() for part in (self.values, X))
-        products, squares = csr_kernels.quotients(*self.host_indices(), values, block, near.numpy())
+        block = X.detach().contiguous().numpy()
+        products, squares = csr_kernels.quotients(*self.host_indices(), self._host_values(), block, near.numpy())
         return torch.from_numpy(products), torch.from_numpy(squares)
 
     def _kernel(self, X: Tensor) -> str:
@@ -114,9 +114,7 @@ class SparseOperator(Operator):
         """Write a L X + b X + c Y to a contiguous ``out`` by the compiled kernel, and return it."""
         first, second = (None if block is None else block.detach().contiguous().numpy() for block in (X, Y))
         assert first is not None
-        csr_kernels.three_term(
-            *self.host_indices(), self.values.detach().contiguous().numpy(), first, second, a, b, c, out.numpy()
-        )
+        csr_kernels.three_term(*self.host_indices(), self._host_values(), first, second, a, b, c, out.numpy())
         return out
 
     def host_indices(self) -> tuple[np.ndarray, np.ndarray]:
@@ -128,12 +126,15 @@ class SparseOperator(Operator):
         assert self._indices is not None
         return self._indices
 
+    def _host_values(self) -> np.ndarray:
+        return self.values.detach().contiguous().numpy()
+
     def _scipy_view(self) -> Any:
         """Return a ``scipy.sparse.csr_array`` over the entries themselves."""
         from scipy.sparse import csr_array
 
         crow, col = self.host_indices()
-        return csr_array((self.values.detach().numpy(), col, crow), shape=(self.n, self.n), copy=False)
+        return csr_array((self._host_values(), col, crow), shape=(self.n, self.n), copy=False)
 
     def like(self, values: Tensor) -> SparseOperator:
         """Return an operator with these values at the same places; its counters start at zero."""
@@ -152,10 +153,10 @@ class SparseOperator(Operator):
         """Return Gershgorin's lower and upper bound; computed once where no gradient passes."""
         if self._gershgorin is not None and self._gershgorin[0] == self.version:
             return self._gershgorin[1:]
-        diagonal = self.diagonal()
         if self._on_host:
-            rows = torch.from_numpy(abs(self._scipy_view()) @ np.ones(self.n, dtype=diagonal.numpy().dtype))
+            _, rows, diagonal = map(torch.from_numpy, csr_kernels.row_sums(*self.host_indices(), self._host_values()))
         else:
+            diagonal = self.diagonal()
             rows = self.values.new_zeros(self.n).index_add(0, self.row, self.values.abs())
         radius = rows - diagonal.abs()
         low, high = (diagonal - radius).amin(), (diagonal + radius).amax()
@@ -198,10 +199,14 @@ class SparseOperator(Operator):
     def _same(self, values: Tensor) -> SparseOperator:
         other = self.like(values)
         other.kept = self.kept
-        if self._gershgorin is not None and self._gershgorin[0] == self.version:
-            low, high = (bound.detach().to(values.dtype) for bound in self._gershgorin[1:])
-            other._gershgorin = other.version, low, high
+        other.inherit(self)
         return other
+
+    def inherit(self, other: SparseOperator) -> None:
+        """Take the bounds of another operator of the same spectrum over, if they are known."""
+        if other._gershgorin is not None and other._gershgorin[0] == other.version:
+            low, high = (bound.detach().to(self.dtype) for bound in other._gershgorin[1:])
+            self._gershgorin = self.version, low, high
 
     def to_dense(self) -> Tensor:
         """Return the matrix, ``(n, n)``."""

@@ -154,7 +154,9 @@ def permuted_rows(
     """Return the rows of a symmetric matrix whose nodes are put in an order, ``order[new] = old``; columns ascend."""
     kernel = compiled(_permuted)
     if kernel is not None:
-        return kernel(crow, col, values, order)
+        rows, columns, entries = np.empty_like(crow), np.empty_like(col), np.empty_like(values)
+        kernel(crow, col, values, order, rows, columns, entries)
+        return rows, columns, entries
     n = order.size
     matrix = csr_array((values, col, crow), shape=(n, n), copy=False)[order]
     new = np.empty(n, dtype=col.dtype)
@@ -164,19 +166,17 @@ def permuted_rows(
     return matrix.indptr, matrix.indices, matrix.data
 
 
-def _permuted(crow: Any, col: Any, values: Any, order: Any) -> Any:
+def _permuted(crow: Any, col: Any, values: Any, order: Any, rows: Any, columns: Any, entries: Any) -> None:
     n = order.size
     new = np.empty(n, dtype=col.dtype)
-    rows = np.empty_like(crow)
     rows[0] = 0
     for i in range(n):
         new[order[i]] = i
         rows[i + 1] = rows[i] + crow[order[i] + 1] - crow[order[i]]
-    columns, entries, end = np.empty_like(col), np.empty_like(values), rows[:-1].copy()
+    end = rows[:-1].copy()
     for j in range(n):  # column by column, so that those of each row ascend
         for p in range(crow[order[j]], crow[order[j] + 1]):
             i = new[col[p]]
             columns[end[i]] = j
             entries[end[i]] = values[p]
             end[i] += 1
-    return rows, columns, entries

@@ -78,7 +78,8 @@ def solve_coarsest(C: SparseOperator, k: int, width: int, tol: float) -> Coarses
 def _lanczos(factor: Factor, n: int, k: int, width: int, tol: float) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the largest values of the inverse and their vectors, or None where they do not converge."""
     size = min(n, 3 * width + 24)
-    iteration = InverseLanczos(factor.solve, None, np.empty((0, n)), size, 2 * width, np.random.default_rng(0), together=True)
+    rng, none = np.random.default_rng(0), np.empty((0, n))
+    iteration = InverseLanczos(factor.solve, None, none, size, 2 * width, rng, together=True)
     starts = max(STARTS, width // PER_START)
     iteration.start(starts)
     for step in range(MOST * size):

@@ -26,8 +26,8 @@ from krylow.start.aggregation import Aggregation
 SMOOTHING, SMOOTHING_FINE, FINE_TOL, SMOOTH_CUT = 8, 16, 1e-4, 30
 #: While the error is this many times what is asked for, float32 products tell enough of it.
 ROUGH = 100
-#: The part of a correction that is made after the first one: what is left by then is mostly what was corrected too much,
-#: where aggregates overrate a frequency by less than they do on average.
+#: The part of a correction that is made after the first one: what is left by then is mostly what was corrected too
+#: much, where aggregates overrate a frequency by less than they do on average.
 DAMPED = 0.85
 #: Relative residual and most steps of the solves on the coarser graph.
 COARSE_TOL, COARSE_STEPS = 0.04, 300

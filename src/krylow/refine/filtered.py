@@ -36,7 +36,7 @@ ROUNDING = 2.0
 #: What two vectors leak is hardly ever parallel: the part of their product that is counted as mixing them in any case.
 OVERLAP = 0.02
 #: Steps of the Lanczos run that bounds the spectrum from above.
-TOP_STEPS = 10
+TOP_STEPS = 8
 #: How much larger than at the lowest frequency found a filter may be at the end of the spectrum: its square is summed.
 MOST_GROWTH = 1e10
 
@@ -62,7 +62,7 @@ def single(L: Operator) -> Operator:
 def spectrum_top(L: Operator, *, generator: torch.Generator | None = None) -> float:
     """Return a number that hardly any spectrum exceeds: Lanczos' largest Ritz value plus the norm of what follows it.
 
-    Gershgorin's bound is used where it is lower. Costs 10 products.
+    Gershgorin's bound is used where it is lower. Costs 8 products.
     """
     bound = float(L.gershgorin()[1])
     steps = min(TOP_STEPS, L.n - 1)

@@ -58,7 +58,7 @@ class InverseLanczos:
         self.filled, self.expanded, self.restarted, self.band = 0, 0, 0, 0
         self.products = 0
         self.images: dict[int, np.ndarray] = {}  # M times the vectors that are still to be multiplied
-        # K times those that were, ahead of their turn, and its coefficients on the basis that it was made orthogonal to.
+        # K times those that were, ahead of their turn, and coefficients on the basis that was taken off.
         self.multiplied: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def start(self, count: int = 1) -> None:
