@@ -16,9 +16,9 @@ from krylow.certify import Subspace
 from krylow.floor import PROOF_LIMIT
 from krylow.linalg.components import NullSpace, null_space
 from krylow.operators import Operator, SparseOperator
-from krylow.operators.ordering import reordered_if_it_pays
+from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
 from krylow.refine.chebyshev import filtered_subspace
-from krylow.refine.filtered import block_width
+from krylow.refine.filtered import LINE, block_width
 from krylow.refine.multilevel import multilevel_subspace
 from krylow.refine.preconditioned import preconditioned_subspace
 from krylow.refine.progress import Watch
@@ -45,12 +45,12 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
         watch = Watch(A, options.tol, options.callback)
         return filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch)
 
-    return _solved(L, k, run, f"a filtered block of {width} vectors")
+    return _solved(L, k, run, f"a filtered block of {width} vectors", columns=width)
 
 
 def multilevel(L: Operator, k: int, options: Options) -> Subspace:
     """Refine the answer of coarser graphs."""
-    width = _width(L, k, options, guards=GUARDS)
+    width = _width(L, k, options, guards=GUARDS, line=8)
 
     def run(A: Operator, null: NullSpace | None) -> Ritz:
         S = A if isinstance(A, SparseOperator) else _sparse(A)
@@ -77,7 +77,7 @@ def multilevel(L: Operator, k: int, options: Options) -> Subspace:
 
 def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
     """Filter and correct a block through the diagonal."""
-    width = _width(L, k, options, line=16)  # a row of sixteen float32 is a line of the cache
+    width = _width(L, k, options)
 
     def run(A: Operator, null: NullSpace | None) -> Ritz:
         assert isinstance(A, SparseOperator)
@@ -115,7 +115,7 @@ def shift_invert(L: SparseOperator, k: int, options: Options) -> Subspace:
     return refined(L, k, run, f"a factorisation, then a basis of at most {basis_size} vectors")
 
 
-def _width(L: Operator, k: int, options: Options, *, guards: int | None = None, line: int = 8) -> int:
+def _width(L: Operator, k: int, options: Options, *, guards: int | None = None, line: int = LINE) -> int:
     """Return the width of the block: m where that is given."""
     if options.m is not None and options.m <= k:
         raise InputError(f"the block's width m must be more than k = {k}, got {options.m}.")
@@ -128,14 +128,21 @@ def _sparse(L: Operator) -> SparseOperator:
     return SparseOperator(*parts, psd=L.psd)
 
 
-def _solved(L: Operator, k: int, run: Callable[[Operator, NullSpace | None], Ritz], why: str) -> Subspace:
-    """Run a refinement of one large graph in an order that is near in memory; read off a null space that suffices."""
+def _solved(
+    L: Operator, k: int, run: Callable[[Operator, NullSpace | None], Ritz], why: str, *, columns: int = 0
+) -> Subspace:
+    """Run a refinement of one large graph in an order that is near in memory; read off a null space that suffices.
+
+    ``columns`` are those of a block that passes over the graph often enough to look for communities; 0: of none.
+    """
     null = null_space(L)
 
     def ordered(A: Operator) -> Ritz:
         if null is not None and null.lowest and null.count >= k:
             return _null_answer(A, null, k)
-        other = reordered_if_it_pays(A.detach()) if isinstance(A, SparseOperator) else None
+        other = None
+        if isinstance(A, SparseOperator):
+            other = reordered_if_it_pays(A.detach()) or grouped_if_it_pays(A.detach(), columns)
         if other is None:
             return run(A, null)
         B = other.operator

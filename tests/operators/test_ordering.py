@@ -4,7 +4,8 @@ import scipy.sparse
 import torch
 
 import krylow as kl
-from krylow.operators import ordering
+from krylow.operators import ordering, sparse
+from krylow.operators.compiled import available
 from krylow.operators.ordering import far_share, permuted, reordered, reordered_if_it_pays
 from krylow.operators.walks import walk
 from krylow.testing import random_graph
@@ -35,7 +36,7 @@ def test_a_permuted_operator_is_the_permuted_matrix(kind):
 
 
 def test_neighbours_come_near(monkeypatch):
-    monkeypatch.setattr(ordering, "NEAR", 200)
+    monkeypatch.setattr(sparse, "NEAR", 200)
     L = kl.laplacian(shuffled_grid(100))
     assert far_share(L, 200) > 0.7
     other = reordered_if_it_pays(L)
@@ -65,3 +66,36 @@ def test_isolated_nodes_and_an_empty_graph():
     assert sorted(other.order.tolist()) == list(range(20))
     assert far_share(other.operator) == 0
     assert walk(other.operator).widest == 1 / 20
+
+
+def blocks(n, number, seed=0):
+    """A block model whose nodes are in no order, and its blocks."""
+    rng = np.random.default_rng(seed)
+    block = rng.integers(number, size=n)
+    at = np.argsort(block, kind="stable")
+    first = np.searchsorted(block[at], np.arange(number + 1))
+    i = rng.integers(n, size=8 * n)
+    j = at[first[block[i]] + (rng.random(8 * n) * np.diff(first)[block[i]]).astype(int)]
+    k, l = rng.integers(n, size=(2, n // 2))
+    W = scipy.sparse.csr_array((np.ones(8 * n + n // 2), (np.r_[i, k], np.r_[j, l])), shape=(n, n))
+    return scipy.sparse.csr_array(W + W.T), block
+
+
+@pytest.mark.skipif(not available(), reason="needs numba (pip install krylow[large])")
+def test_communities_are_put_together():
+    W, block = blocks(20_000, 25)
+    L = kl.laplacian(W)
+    other = ordering.grouped_if_it_pays(L, 256)
+    assert other is not None
+    assert ordering.grouped_if_it_pays(L, 64) is None  # a block that fits a cache
+    moved = block[other.order.numpy()]
+    assert np.mean(moved[1:] == moved[:-1]) > 0.95
+    X = torch.randn(20_000, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(other.back(other.operator @ other.forward(X)), L @ X)
+
+
+@pytest.mark.skipif(not available(), reason="needs numba (pip install krylow[large])")
+def test_a_graph_without_communities_is_left_alone():
+    rng = np.random.default_rng(1)
+    W = scipy.sparse.csr_array((np.ones(160_000), rng.integers(20_000, size=(2, 160_000))), shape=(20_000, 20_000))
+    assert ordering.grouped_if_it_pays(kl.laplacian(scipy.sparse.csr_array(W + W.T)), 256) is None

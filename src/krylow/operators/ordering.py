@@ -1,9 +1,9 @@
 r"""Nodes in an order in which neighbours are near, so that a product finds them in the cache.
 
 A breadth-first walk puts a node's neighbours within a few levels of it (:mod:`krylow.operators.walks`). On graphs with
-a geometry (k-NN, grids, roads) a product of the reordered matrix is several times faster. On graphs that a walk covers
-in a few steps (SBM, power law) no order helps, and two cheap looks say so: how far entries are from the diagonal now,
-and how wide the walk's levels are.
+a geometry (k-NN, grids, roads) a product of the reordered matrix is several times faster. Graphs that a walk covers in
+a few steps have no such order, and two cheap looks say so: how far entries are from the diagonal now, and how wide the
+walk's levels are. If they have communities, a wide block is still twice as fast with those one after the other.
 """
 
 from __future__ import annotations
@@ -14,19 +14,15 @@ import torch
 from torch import Tensor
 
 from krylow._memory import empty
-from krylow.operators.sparse import SparseOperator
-from krylow.operators.walks import permuted_rows, walk
+from krylow.operators.sparse import FEW_FAR, SparseOperator, far_share, sample
+from krylow.operators.walks import communities, permuted_rows, walk
 
-#: An entry this many rows from the diagonal is near: 4096 rows of 32 float32 are half a megabyte.
-NEAR = 4096
 #: Fewer nodes fit a cache in any order.
 LEAST_NODES = 8192
-#: A share of far entries that is small enough to leave the order alone.
-FEW_FAR = 0.05
 #: The share of all nodes that is too wide for a level of the walk.
 WIDE = 0.1
-#: Entries that are looked at.
-SAMPLE = 20_000
+#: Communities are looked for if this share of the entries is far, for blocks that exceed a cache, so many bytes.
+MOST_FAR, CACHE = 0.3, 2**24
 
 
 @dataclass(frozen=True)
@@ -55,16 +51,6 @@ class Reordered:
         return torch.index_select(X, 0, place, out=empty(*X.shape, dtype=X.dtype, device=X.device))
 
 
-def far_share(L: SparseOperator, near: int = NEAR) -> float:
-    """Return the share of entries that are more than ``near`` rows from the diagonal, from a sample of them."""
-    count = L.col.numel()
-    if count == 0:
-        return 0.0
-    places = torch.arange(0, count, max(1, count // SAMPLE), device=L.device)
-    rows = torch.searchsorted(L.crow, places.to(L.crow.dtype), right=True) - 1
-    return float(((rows - L.col[places]).abs() > near).double().mean())
-
-
 def reordered(L: SparseOperator) -> Reordered:
     """Return L with its nodes in the order of a walk. No gradient, on the host."""
     return permuted(L, torch.from_numpy(walk(L).order))
@@ -88,3 +74,19 @@ def reordered_if_it_pays(L: SparseOperator) -> Reordered | None:
         return None
     other = reordered(L)
     return other if far_share(other.operator) <= far / 2 else None
+
+
+def grouped_if_it_pays(L: SparseOperator, columns: int) -> Reordered | None:
+    """Return L with its communities one after the other, for a float32 block of so many columns.
+
+    None where the block fits a cache in any order, where there are no communities, and without numba.
+    """
+    if L.device.type != "cpu" or 4 * L.n * columns < CACHE or far_share(L) < MOST_FAR:
+        return None
+    labels = communities(L)
+    if labels is None:
+        return None
+    rows, col = sample(L)
+    if float((labels[rows] == labels[col]).double().mean()) < 1 / 2 or int(torch.bincount(labels).max()) > WIDE * L.n:
+        return None
+    return permuted(L, torch.argsort(labels, stable=True))

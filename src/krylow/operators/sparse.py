@@ -14,6 +14,13 @@ from krylow._memory import empty
 from krylow.operators import csr_kernels
 from krylow.operators.base import Operator
 
+#: An entry this many rows from the diagonal is near: 4096 rows of 32 float32 are half a megabyte.
+NEAR = 4096
+#: Entries that are looked at.
+SAMPLE = 20_000
+#: A share of far entries that is small: hardly a product misses the cache.
+FEW_FAR = 0.05
+
 
 class SparseOperator(Operator):
     """One sparse symmetric matrix in compressed row (CSR) form, differentiable with respect to its values.
@@ -99,6 +106,8 @@ class SparseOperator(Operator):
 
     def _quotients(self, X: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
         if X.ndim != 2 or X.dtype != torch.float64 or self.dtype != X.dtype or self._kernel(X) != "numba":
+            return super()._quotients(X, near)
+        if far_share(self) > FEW_FAR:  # the product asks for rows ahead of time, which this loop cannot
             return super()._quotients(X, near)
         block = X.detach().contiguous().numpy()
         products, squares = csr_kernels.quotients(*self.host_indices(), self._host_values(), block, near.numpy())
@@ -248,3 +257,18 @@ class _SparseProduct(torch.autograd.Function):
         grad_values = (grad[row] * X[col]).sum(-1) if ctx.needs_input_grad[0] else None
         grad_X = _csr_product(crow, col, values, grad) if ctx.needs_input_grad[1] else None  # L is symmetric
         return grad_values, grad_X, None
+
+
+def far_share(L: SparseOperator, near: int = NEAR) -> float:
+    """Return the share of entries that are more than ``near`` rows from the diagonal, from a sample of them."""
+    if L.col.numel() == 0:
+        return 0.0
+    rows, columns = sample(L)
+    return float(((rows - columns).abs() > near).double().mean())
+
+
+def sample(L: SparseOperator) -> tuple[Tensor, Tensor]:
+    """Return rows and columns of some of the entries."""
+    count = L.col.numel()
+    places = torch.arange(0, count, max(1, count // SAMPLE), device=L.device)
+    return torch.searchsorted(L.crow, places.to(L.crow.dtype), right=True) - 1, L.col[places].long()

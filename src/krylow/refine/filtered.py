@@ -25,6 +25,8 @@ from torch import Tensor
 from krylow._memory import empty
 from krylow.operators import DenseOperator, Operator, SparseOperator
 
+#: Columns of a row of float32 that fills a line of the cache: one that straddles lines takes half as long again.
+LINE = 16
 #: Rows that are multiplied together before their sums join the float64 ones: some blocks of them fit a cache.
 ROWS = 2048
 #: Columns whose products are held at once in float64.
@@ -41,12 +43,12 @@ TOP_STEPS = 8
 MOST_GROWTH = 1e10
 
 
-def block_width(k: int, n: int, *, guards: int | None = None, line: int = 8) -> int:
+def block_width(k: int, n: int, *, guards: int | None = None, line: int = LINE) -> int:
     """Return the columns of a block for k frequencies of n nodes, a multiple of ``line`` where there are so many nodes.
 
     ``guards`` are its least columns beyond k. None: as many as a filter needs, whose speed they set.
     """
-    guards = max(6, 2 * k // 5) if guards is None else guards
+    guards = max(6, k // 4) if guards is None else guards
     return min(n, -(-(k + guards) // line) * line)
 
 
