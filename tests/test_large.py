@@ -20,10 +20,10 @@ def shuffled_grid(side=60, seed=0):
 
 
 def test_widths():
-    assert block_width(11, 10**6) == 24
+    assert block_width(11, 10**6) == 32  # whole lines of a cache, with at least six guards
     assert block_width(11, 10**6, guards=3) == 16
-    assert block_width(11, 10**6, line=16) == 32
-    assert block_width(50, 10**6) == 72
+    assert block_width(11, 10**6, line=8) == 24
+    assert block_width(50, 10**6) == 64
     assert block_width(11, 13) == 13
 
 

@@ -19,11 +19,12 @@ from krylow.answers import Options
 from krylow.certify import Subspace
 from krylow.floor import PROOF_LIMIT
 from krylow.graph import as_operator
-from krylow.linalg.fill import estimate_fill
+from krylow.linalg.fill import core_fill
 from krylow.linalg.projection import project_by_blocks
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.operators.walks import walk
 from krylow.recipes import METHODS, RECIPES, up_to
+from krylow.refine.condensed import core_of
 from krylow.refine.progress import Callback
 from krylow.response import chebyshev_lowpass, lanczos_lowpass
 
@@ -254,7 +255,7 @@ def choose(L: Operator, k: int, weights: Any = None) -> tuple[str, str]:
 def _choose_large(L: SparseOperator) -> tuple[str, str]:
     """Return the method for one large sparse graph, by its fill and how wide a walk from one node gets, and why."""
     if L.col.numel() <= (1 + TREE_NEIGHBORS) * L.n and L.device.type == "cpu":
-        fill = estimate_fill(L)
+        fill = core_fill(core_of(L))
         if fill.ratio <= TREE_FILL:
             return "shift_invert", f"a factor of its {L.n} nodes has about {fill.ratio:.1f} times the graph's entries"
     widest = walk(L).widest

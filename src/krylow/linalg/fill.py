@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from krylow._checks import InputError
-from krylow.linalg.elimination import WIDEST
+from krylow.linalg.elimination import WIDEST, Condensed
 from krylow.linalg.elimination_kernels import compiled
 from krylow.operators import SparseOperator
 from krylow.operators.compiled import available
@@ -65,7 +65,19 @@ def estimate_fill(L: SparseOperator) -> Fill:
 def pattern_fill(crow: np.ndarray, col: np.ndarray) -> Fill:
     """Return the estimate for a symmetric pattern in rows, which is left alone."""
     n = crow.size - 1
-    core, spent, lower = _core(crow, col, n)
+    return _estimate(n, *_core(crow, col, n))
+
+
+def core_fill(condensed: Condensed) -> Fill:
+    """Return the estimate for a graph whose chains and twigs are gone already, as far as they are."""
+    crow, col = condensed.matrix.indptr, condensed.matrix.indices
+    if condensed.M is None:
+        return pattern_fill(crow, col)
+    n, S = crow.size - 1, condensed.S
+    return _estimate(n, _without_diagonal(S.indptr, S.indices), 2.0 * (n - S.shape[0]), (col.size - n) / 2 + n)
+
+
+def _estimate(n: int, core: Any, spent: float, lower: float) -> Fill:
     m = core.shape[0]
     separator = _separator(core) if m else 0
     entries = n + spent + (_dissected(m, separator) if m else 0.0)

@@ -1,8 +1,9 @@
 r"""One walk over a graph, breadth first, and what it tells: an order of the nodes, the components, and a width.
 
-Each component is walked twice: from any node to one that is far away, and back from there. Its nodes in the order of
-the second walk are near their neighbours (Cuthill and McKee's order, but for ties); the widest level of the walk tells
-a geometry, where a front is a line or a surface, from a graph without one, where half of the nodes are met at a time.
+Each component is walked twice, unless it has no geometry: from any node to one that is far away, and back from there.
+Its nodes in the order of the second walk are near their neighbours (Cuthill and McKee's order, but for ties); the
+widest level tells a geometry, where a front is a line or a surface, from a graph without one, where half of the nodes
+are met at a time.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from torch import Tensor
 from krylow.operators.compiled import compiled
 from krylow.operators.sparse import SparseOperator
 
+#: A walk that meets more than this share of a component at a time is not made again from its far end: another one would
+#: hardly be narrower.
+BROAD = 0.25
 #: Rounds in which nodes take their neighbours' names: after three, nine entries of ten of a block model are inside.
 ROUNDS = 3
 
@@ -100,14 +104,14 @@ def _walk_twice(crow: Any, col: Any, values: Any) -> Any:
             continue
         start, end = root, begin
         for again in range(2):
+            broad = 1
             order[begin] = start
             labels[start] = components
             placed[start] = again == 1
             end, read = begin + 1, begin
             while read < end:
                 last = end
-                if again == 1:
-                    widest = max(widest, last - read)
+                broad = max(broad, last - read)
                 while read < last:
                     i = order[read]
                     read += 1
@@ -120,7 +124,8 @@ def _walk_twice(crow: Any, col: Any, values: Any) -> Any:
                             order[end] = j
                             end += 1
             start = order[end - 1]
-            if end - begin <= 2:
+            if again == 1 or end - begin <= 2 or broad > BROAD * (end - begin):
+                widest = max(widest, broad)
                 break
         begin = end
         components += 1

@@ -29,6 +29,7 @@ from krylow.linalg.components import NullSpace
 from krylow.linalg.elimination import Condensed, Factor, condense
 from krylow.linalg.fill import pattern_fill, refuse
 from krylow.operators import SparseOperator
+from krylow.operators.csr_kernels import row_sums
 from krylow.refine.inverse_lanczos import InverseLanczos
 from krylow.refine.ritz import Evidence, Ritz
 
@@ -150,15 +151,11 @@ def condensed_inverse(
         Of the starts.
     """
     seed = 0 if generator is None else int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
-    crow, col = L.host_indices()
-    matrix = csr_array((L.values.detach().cpu().double().numpy(), col, crow), shape=(L.n, L.n))
     basis = np.zeros((L.n, 0)) if null is None else null.basis().cpu().numpy()
-    sums = abs(matrix) @ np.ones(L.n)
-    norm, total = float(sums.max()), float(sums.sum())  # total: about twice the weights of all entries
-    slowest = 0.0 if shift or not total else 2 * SLOWEST * max(1, matrix.nnz - L.n) / total
-    coarsest, left = slowest, max_products
+    norm = float(_sizes(L).max())
+    core = condense(_matrix(L), shift, 0.0) if shift else core_of(L)
+    coarsest, slowest, left = core.slowest, core.slowest, max_products
     while True:
-        core = condense(matrix, shift, slowest)
         if core.nodes.size**2 / 2 > max_fill:
             refuse(pattern_fill(core.S.indptr, core.S.indices), max_fill)
         factor = Factor(_held(core, null))
@@ -168,6 +165,32 @@ def condensed_inverse(
         if found is not None:
             return _conclude(L, problem, found)
         slowest = slowest / FINER if slowest == coarsest else 0.0
+        core = condense(_matrix(L), shift, slowest)
+
+
+def core_of(L: SparseOperator) -> Condensed:
+    """Return L without the chains and twigs whose frequencies are far above the lowest ones; made once for an operator.
+
+    On the host.
+    """
+    key = f"core {L.version} {SLOWEST}"
+    known = L.kept.get(key)
+    if not isinstance(known, Condensed):
+        total = float(_sizes(L).sum())  # about twice the weights of all entries
+        slowest = 2 * SLOWEST * max(1, L.col.numel() - L.n) / total if total else 0.0
+        known = condense(_matrix(L), 0.0, slowest)
+        L.kept[key] = known
+    return known
+
+
+def _matrix(L: SparseOperator) -> Any:
+    crow, col = L.host_indices()
+    return csr_array((L.values.detach().cpu().double().numpy(), col, crow), shape=(L.n, L.n))
+
+
+def _sizes(L: SparseOperator) -> np.ndarray:
+    """Return the sums of the sizes of each row's entries."""
+    return row_sums(*L.host_indices(), L.values.detach().cpu().double().numpy())[1]
 
 
 def _held(core: Condensed, null: NullSpace | None) -> Any:
