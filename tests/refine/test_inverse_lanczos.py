@@ -68,3 +68,31 @@ def test_a_closed_space_takes_another_start_until_everything_is_found():
     lanczos = run(np.diag([1.0, 1.0, 2.0, 2.0, 2.0]), None, 9, 4, 20)
     np.testing.assert_allclose(lanczos.ritz()[0], [1, 1, 0.5, 0.5, 0.5][: lanczos.expanded], rtol=1e-12)
     assert lanczos.expanded >= 4
+
+
+@pytest.mark.parametrize(("size", "steps"), [(40, 36), (24, 120)], ids=["one basis", "restarted"])
+@pytest.mark.parametrize("mass", [True, False])
+def test_vectors_that_wait_are_multiplied_together(mass, size, steps):
+    S, M = pencil()
+    M = M if mass else None
+    calls = []
+
+    def product(y):
+        calls.append(1 if y.ndim == 1 else y.shape[1])
+        return np.linalg.solve(S, y)
+
+    lanczos = InverseLanczos(product, M, np.zeros((0, 60)), size, 9, np.random.default_rng(0), together=True)
+    lanczos.start(4)
+    for _ in range(steps):
+        lanczos.advance()
+    values, Y, residuals = lanczos.ritz()
+    lam = scipy.linalg.eigvalsh(S, None if M is None else M.toarray())
+    np.testing.assert_allclose(values[:4], 1 / lam[:4], rtol=1e-8)
+    image = np.eye(60) if M is None else M.toarray()
+    X = lanczos.vectors(Y[:, :4])
+    np.testing.assert_allclose(X.T @ image @ X, np.eye(4), atol=1e-10)
+    K = np.linalg.solve(S, image @ X)
+    true = [np.sqrt(r @ image @ r) for r in (K - X * values[:4]).T]
+    np.testing.assert_allclose(residuals[:4], true, atol=1e-8)
+    assert max(calls) == 4
+    assert lanczos.products == sum(calls)
