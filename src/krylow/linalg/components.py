@@ -93,19 +93,21 @@ def _null_space(L: SparseOperator) -> NullSpace:
     sizes = np.bincount(labels, minlength=components)
     entries = np.diff(crow)
     u, null = np.zeros(L.n), np.zeros(components, dtype=bool)
+    only_diagonal = False  # is positive: with a positive null vector, Gershgorin's discs then start at zero
     for candidate in _candidates(L, entries):
-        sums, magnitudes, _ = row_sums(crow, col, values, candidate)
+        sums, magnitudes, positive, diagonal = row_sums(crow, col, values, candidate)
         off = np.abs(sums) > (ROUNDING + entries) * float(torch.finfo(L.dtype).eps) * magnitudes
         fits = ~np.bincount(labels, weights=off, minlength=components).astype(bool) & ~null
         u = np.where(fits[labels], candidate, u)
         null |= fits
+        only_diagonal = not bool((positive > np.maximum(diagonal, 0) * candidate).any())
         if null.all():
             break
     lengths = np.sqrt(np.bincount(labels, weights=u**2, minlength=components))
     u = np.divide(u, lengths[labels], out=np.zeros(L.n), where=null[labels])
     rank = np.empty(components, dtype=np.int64)
     rank[np.lexsort((-sizes, ~null))] = np.arange(components)
-    lowest = L.psd or (bool(null.all()) and _no_positive_entry_off_the_diagonal(crow, col, values))
+    lowest = L.psd or (bool(null.all()) and only_diagonal)
     device = L.device
     return NullSpace(
         torch.from_numpy(rank[labels]).to(device), components, int(null.sum()), torch.from_numpy(u).to(device), lowest
@@ -116,9 +118,3 @@ def _candidates(L: SparseOperator, entries: np.ndarray) -> list[np.ndarray]:
     """Return positive vectors that may be null: the operator's own, ones, and the roots of the unweighted degrees."""
     own = [] if L.null_vector is None else [L.null_vector.detach().cpu().double().numpy()]
     return [*own, np.ones(L.n), np.sqrt(np.maximum(entries - 1, 1).astype(np.float64))]
-
-
-def _no_positive_entry_off_the_diagonal(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> bool:
-    """Return whether only the diagonal is positive: with a positive null vector, Gershgorin's discs then start at 0."""
-    rows = np.repeat(np.arange(crow.size - 1), np.diff(crow))
-    return not bool(((values > 0) & (rows != col)).any())

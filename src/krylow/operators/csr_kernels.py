@@ -117,14 +117,17 @@ def quotients(
 
 def row_sums(
     crow: np.ndarray, col: np.ndarray, values: np.ndarray, x: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return L x, the same with the sizes of L's entries, and its diagonal; x is all ones if None. In one pass."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return L x, the same with the sizes of L's entries and with its positive ones, and its diagonal, in one pass.
+
+    x is all ones if None.
+    """
     kernel = compiled(_row_sums)
     x = np.ones(crow.size - 1, dtype=values.dtype) if x is None else x
     if kernel is not None:
         return kernel(crow, col, values, x)
     L = csr_array((values, col, crow), shape=(x.size, x.size), copy=False)
-    return L @ x, abs(L) @ x, L.diagonal()
+    return L @ x, abs(L) @ x, L.maximum(0) @ x, L.diagonal()
 
 
 def _shared(kernel: Callable[..., Any], arguments: tuple[Any, ...], crow: np.ndarray, columns: int) -> list[Any]:
@@ -184,17 +187,18 @@ def _rows(
 
 def _row_sums(crow: Any, col: Any, values: Any, x: Any) -> Any:
     n = crow.size - 1
-    sums, sizes, diagonal = np.zeros_like(x), np.zeros_like(x), np.zeros(n, values.dtype)
+    sums, sizes, above, diagonal = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x), np.zeros(n, values.dtype)
     for i in range(n):
-        total, size = x.dtype.type(0), x.dtype.type(0)
+        total, size, positive = x.dtype.type(0), x.dtype.type(0), x.dtype.type(0)
         for p in range(crow[i], crow[i + 1]):
             part = values[p] * x[col[p]]
             total += part
             size += abs(part)
+            positive += max(part, x.dtype.type(0))
             if col[p] == i:
                 diagonal[i] += values[p]
-        sums[i], sizes[i] = total, size
-    return sums, sizes, diagonal
+        sums[i], sizes[i], above[i] = total, size, positive
+    return sums, sizes, above, diagonal
 
 
 def _quotients(crow: Any, col: Any, values: Any, X: Any, near: Any, start: int, stop: int) -> Any:

@@ -163,7 +163,8 @@ class SparseOperator(Operator):
         if self._gershgorin is not None and self._gershgorin[0] == self.version:
             return self._gershgorin[1:]
         if self._on_host:
-            _, rows, diagonal = map(torch.from_numpy, csr_kernels.row_sums(*self.host_indices(), self._host_values()))
+            found = csr_kernels.row_sums(*self.host_indices(), self._host_values())
+            rows, diagonal = torch.from_numpy(found[1]), torch.from_numpy(found[3])
         else:
             diagonal = self.diagonal()
             rows = self.values.new_zeros(self.n).index_add(0, self.row, self.values.abs())

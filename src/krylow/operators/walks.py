@@ -23,8 +23,8 @@ from krylow.operators.sparse import SparseOperator
 #: A walk that meets more than this share of a component at a time is not made again from its far end: another one would
 #: hardly be narrower.
 BROAD = 0.25
-#: Rounds in which nodes take their neighbours' names: after three, nine entries of ten of a block model are inside.
-ROUNDS = 3
+#: Most rounds in which nodes take their neighbours' names, and the share of nodes that must change theirs for another.
+ROUNDS, RESTLESS = 6, 0.1
 
 
 @dataclass(frozen=True)
@@ -136,18 +136,19 @@ def communities(L: SparseOperator) -> Tensor | None:
     """Return the community of each node as its neighbours name it, or None without numba. On the host.
 
     Label propagation: every node begins with a name of its own, and takes the one that most of its neighbours have,
-    a few times over. Weights do not count.
+    until few change theirs. Weights do not count.
     """
     kernel = compiled(_propagate)
     if kernel is None:
         return None
-    return torch.from_numpy(kernel(*L.host_indices(), ROUNDS)).long()
+    return torch.from_numpy(kernel(*L.host_indices(), ROUNDS, RESTLESS)).long()
 
 
-def _propagate(crow: Any, col: Any, rounds: int) -> Any:
+def _propagate(crow: Any, col: Any, rounds: int, restless: float) -> Any:
     n = crow.size - 1
     labels, count = np.arange(n).astype(np.int32), np.zeros(n, np.int32)
     for _ in range(rounds):
+        changed = 0
         for i in range(n):
             best, most = labels[i], 0
             for p in range(crow[i], crow[i + 1]):
@@ -158,7 +159,10 @@ def _propagate(crow: Any, col: Any, rounds: int) -> Any:
                         best, most = name, count[name]
             for p in range(crow[i], crow[i + 1]):
                 count[labels[col[p]]] = 0
+            changed += labels[i] != best
             labels[i] = best
+        if changed <= restless * n:
+            break
     return labels
 
 
