@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from krylow.operators import Operator, SparseOperator
-from krylow.operators.csr_kernels import row_sums
+from krylow.operators.csr_kernels import null_rows
 from krylow.operators.walks import walk
 
 #: Units of eps, beside the number of a row's entries, that L u may be off from zero, relative to |L| |u|.
@@ -93,21 +93,20 @@ def _null_space(L: SparseOperator) -> NullSpace:
     sizes = np.bincount(labels, minlength=components)
     entries = np.diff(crow)
     u, null = np.zeros(L.n), np.zeros(components, dtype=bool)
-    only_diagonal = False  # is positive: with a positive null vector, Gershgorin's discs then start at zero
+    positive = True
     for candidate in _candidates(L, entries):
-        sums, magnitudes, positive, diagonal = row_sums(crow, col, values, candidate)
-        off = np.abs(sums) > (ROUNDING + entries) * float(torch.finfo(L.dtype).eps) * magnitudes
-        fits = ~np.bincount(labels, weights=off, minlength=components).astype(bool) & ~null
+        within, positive = null_rows(crow, col, values, candidate, ROUNDING, float(torch.finfo(L.dtype).eps))
+        fits = ~np.bincount(labels, weights=~within, minlength=components).astype(bool) & ~null
         u = np.where(fits[labels], candidate, u)
         null |= fits
-        only_diagonal = not bool((positive > np.maximum(diagonal, 0) * candidate).any())
         if null.all():
             break
     lengths = np.sqrt(np.bincount(labels, weights=u**2, minlength=components))
     u = np.divide(u, lengths[labels], out=np.zeros(L.n), where=null[labels])
     rank = np.empty(components, dtype=np.int64)
     rank[np.lexsort((-sizes, ~null))] = np.arange(components)
-    lowest = L.psd or (bool(null.all()) and only_diagonal)
+    # With a positive null vector and nothing positive off the diagonal, Gershgorin's discs start at zero.
+    lowest = L.psd or (bool(null.all()) and not positive)
     device = L.device
     return NullSpace(
         torch.from_numpy(rank[labels]).to(device), components, int(null.sum()), torch.from_numpy(u).to(device), lowest

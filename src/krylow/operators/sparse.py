@@ -163,13 +163,12 @@ class SparseOperator(Operator):
         if self._gershgorin is not None and self._gershgorin[0] == self.version:
             return self._gershgorin[1:]
         if self._on_host:
-            found = csr_kernels.row_sums(*self.host_indices(), self._host_values())
-            rows, diagonal = torch.from_numpy(found[1]), torch.from_numpy(found[3])
+            found = csr_kernels.bounds(*self.host_indices(), self._host_values())
+            low, high = (torch.tensor(bound, dtype=self.dtype) for bound in found)
         else:
             diagonal = self.diagonal()
-            rows = self.values.new_zeros(self.n).index_add(0, self.row, self.values.abs())
-        radius = rows - diagonal.abs()
-        low, high = (diagonal - radius).amin(), (diagonal + radius).amax()
+            radius = self.values.new_zeros(self.n).index_add(0, self.row, self.values.abs()) - diagonal.abs()
+            low, high = (diagonal - radius).amin(), (diagonal + radius).amax()
         low = low.clamp(min=0) if self.psd else low
         if not self.requires_grad:
             self._gershgorin = self.version, low, high

@@ -29,7 +29,6 @@ from krylow.linalg.components import NullSpace
 from krylow.linalg.elimination import Condensed, Factor, condense
 from krylow.linalg.fill import pattern_fill, refuse
 from krylow.operators import SparseOperator
-from krylow.operators.csr_kernels import row_sums
 from krylow.refine.inverse_lanczos import InverseLanczos
 from krylow.refine.ritz import Evidence, Ritz
 
@@ -152,7 +151,7 @@ def condensed_inverse(
     """
     seed = 0 if generator is None else int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
     basis = np.zeros((L.n, 0)) if null is None else null.basis().cpu().numpy()
-    norm = float(_sizes(L).max())
+    norm = max(abs(float(bound)) for bound in L.detach().gershgorin())
     core = condense(_matrix(L), shift, 0.0) if shift else core_of(L)
     coarsest, slowest, left = core.slowest, core.slowest, max_products
     while True:
@@ -176,7 +175,7 @@ def core_of(L: SparseOperator) -> Condensed:
     key = f"core {L.version} {SLOWEST}"
     known = L.kept.get(key)
     if not isinstance(known, Condensed):
-        total = float(_sizes(L).sum())  # about twice the weights of all entries
+        total = float(L.values.detach().abs().sum(dtype=torch.float64))  # about twice the weights of all entries
         slowest = 2 * SLOWEST * max(1, L.col.numel() - L.n) / total if total else 0.0
         known = condense(_matrix(L), 0.0, slowest)
         L.kept[key] = known
@@ -186,11 +185,6 @@ def core_of(L: SparseOperator) -> Condensed:
 def _matrix(L: SparseOperator) -> Any:
     crow, col = L.host_indices()
     return csr_array((L.values.detach().cpu().double().numpy(), col, crow), shape=(L.n, L.n))
-
-
-def _sizes(L: SparseOperator) -> np.ndarray:
-    """Return the sums of the sizes of each row's entries."""
-    return row_sums(*L.host_indices(), L.values.detach().cpu().double().numpy())[1]
 
 
 def _held(core: Condensed, null: NullSpace | None) -> Any:

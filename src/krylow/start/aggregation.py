@@ -131,7 +131,7 @@ def _joined(
     """Return the rows of P^T L P; compiled where numba is installed."""
     kernel = compiled(_join)
     if kernel is not None:
-        return kernel(crow, col, values, labels, weights, count)
+        return kernel(crow, col, values, labels, weights, count, np.empty_like(col), np.empty(col.size))
     rows = np.repeat(np.arange(len(crow) - 1), np.diff(crow))
     entries = values * weights[rows] * weights[col]
     coarse = csr_array(coo_array((entries, (labels[rows], labels[col])), shape=(count, count)))
@@ -252,8 +252,11 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float) -> An
     return late, named
 
 
-def _join(crow: Any, col: Any, values: Any, labels: Any, weights: Any, count: int) -> Any:
-    """Add up the rows of each aggregate's nodes, then mirror what was found, so that columns ascend."""
+def _join(crow: Any, col: Any, values: Any, labels: Any, weights: Any, count: int, met: Any, sums: Any) -> Any:
+    """Add up the rows of each aggregate's nodes, then mirror what was found, so that columns ascend.
+
+    ``met`` and ``sums`` are room for as many columns and sums as there are entries.
+    """
     n = len(crow) - 1
     first = np.zeros(count + 1, dtype=np.int64)
     for i in range(n):
@@ -264,7 +267,7 @@ def _join(crow: Any, col: Any, values: Any, labels: Any, weights: Any, count: in
     for i in range(n):
         nodes[filled[labels[i]]] = i
         filled[labels[i]] += 1
-    rows, met, sums = np.zeros(count + 1, dtype=crow.dtype), np.empty_like(col), np.empty(col.size)
+    rows = np.zeros(count + 1, dtype=crow.dtype)
     place = np.full(count, -1, dtype=np.int64)  # of a column's entry, if at or after the row's start
     end = 0
     for a in range(count):
