@@ -390,3 +390,17 @@ def test_a_normalized_laplacian_is_symmetric_to_the_last_bit(sparse):
     W = random_graph(40, 0.3, seed=7) * 0.1
     L = kl.laplacian(scipy.sparse.csr_array(W.numpy()) if sparse else W, "normalized").to_dense()
     assert torch.equal(L, L.mT)
+
+
+def test_a_scipy_matrix_is_neither_copied_nor_changed():
+    W = scipy.sparse.csr_array(np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 2.0], [0.0, 2.0, 0.0]]))
+    L = scipy.sparse.csr_array(scipy.sparse.diags_array(W.sum(axis=1)) - W)
+    A = as_operator(L)
+    assert A.values.data_ptr() == L.data.ctypes.data
+    twice = scipy.sparse.csr_array((np.r_[L.data, L.data[:1]], np.r_[L.indices, 0], np.r_[0, 2, 5, 8]), shape=(3, 3))
+    twice.indices[-1], before = 2, twice.data.copy()
+    as_operator(twice)
+    np.testing.assert_array_equal(twice.data, before)
+    fixed = L.copy()
+    fixed.data.flags.writeable = False
+    assert as_operator(fixed).values.data_ptr() != fixed.data.ctypes.data

@@ -189,8 +189,10 @@ def _is_edge_index(W: Any, num_nodes: int | None) -> bool:
 def _read_scipy(W: Any, what: str) -> scipy.sparse.csr_array:
     if W.ndim != 2 or W.shape[0] != W.shape[1] or W.shape[0] == 0:
         raise InputError(f"{what} must be square with at least one node, got shape {W.shape}.")
-    rows = scipy.sparse.csr_array(W, copy=True)
-    rows.sum_duplicates()  # networkx writes a self-loop as 2 w and -w
+    rows = scipy.sparse.csr_array(W)  # the entries themselves where W is in rows, as a dense matrix is taken as it is
+    if not rows.has_canonical_format or not all(part.flags.writeable for part in (rows.data, rows.indices)):
+        rows = rows.copy()
+        rows.sum_duplicates()  # networkx writes a self-loop as 2 w and -w
     values = _checks.finite(_checks.floating(_from_numpy(rows.data, what), what), what)
     return scipy.sparse.csr_array((values.numpy(), rows.indices, rows.indptr), shape=rows.shape)
 

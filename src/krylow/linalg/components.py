@@ -9,6 +9,7 @@ follows from the signs of the entries, or is not claimed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,7 +114,9 @@ def _null_space(L: SparseOperator) -> NullSpace:
     )
 
 
-def _candidates(L: SparseOperator, entries: np.ndarray) -> list[np.ndarray]:
+def _candidates(L: SparseOperator, entries: np.ndarray) -> Iterator[np.ndarray]:
     """Return positive vectors that may be null: the operator's own, ones, and the roots of the unweighted degrees."""
-    own = [] if L.null_vector is None else [L.null_vector.detach().cpu().double().numpy()]
-    return [*own, np.ones(L.n), np.sqrt(np.maximum(entries - 1, 1).astype(np.float64))]
+    if L.null_vector is not None:
+        yield L.null_vector.detach().cpu().double().numpy()
+    yield np.ones(L.n)
+    yield np.sqrt(np.maximum(entries - 1, 1).astype(np.float64))
