@@ -15,6 +15,36 @@ def available() -> bool:
 
 
 @cache
+def prefetch() -> Any:
+    """Return a function ``(array, index)`` for compiled loops that asks for an entry ahead of time: needs numba.
+
+    A walk jumps through memory in an order that it knows a little ahead, and a processor does not.
+    """
+    from importlib import import_module
+
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    ir = import_module("llvmlite.ir")
+
+    @intrinsic
+    def ask(typing: Any, array: Any, index: Any) -> Any:
+        def codegen(context: Any, build: Any, signature: Any, args: Any) -> Any:
+            data = context.make_array(signature.args[0])(context, build, args[0]).data
+            byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+            call = cgutils.get_or_insert_function(build.module, kind, "llvm.prefetch.p0")
+            place = build.bitcast(build.gep(data, [args[1]]), byte)
+            build.call(call, [place, number(0), number(3), number(1)])
+            return context.get_dummy_value()
+
+        return types.void(array, index), codegen
+
+    return ask
+
+
+@cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return ``function`` compiled, kept on disk where that may be written, or None without numba.
 

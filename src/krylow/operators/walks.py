@@ -8,6 +8,7 @@ are met at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +18,14 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from torch import Tensor
 
-from krylow.operators.compiled import compiled
+from krylow.operators.compiled import available, compiled, prefetch
 from krylow.operators.sparse import SparseOperator
 
 #: A walk that meets more than this share of a component at a time is not made again from its far end: another one would
 #: hardly be narrower.
 BROAD = 0.25
+#: Nodes ahead whose rows are asked for.
+AHEAD = 16
 #: Most rounds in which nodes take their neighbours' names, and the share of nodes that must change theirs for another.
 ROUNDS, RESTLESS = 6, 0.1
 
@@ -61,10 +64,10 @@ def walk(L: SparseOperator) -> Walk:
 
 
 def _walk(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> Walk:
-    kernel = compiled(_walk_twice)
+    kernel = _asking(_walk_twice)
     if kernel is not None:
-        order, labels, components, widest = kernel(crow, col, values)
-        return Walk(order, labels, int(components), int(widest) / (crow.size - 1))
+        order, labels, components, widest = kernel(crow, col, values, not values.all())
+        return Walk(order.astype(np.int64), labels.astype(np.int64), int(components), int(widest) / (crow.size - 1))
     n = crow.size - 1
     linked = csr_array((values != 0, col, crow), shape=(n, n))
     if not values.all():  # entries that are there but zero join nothing
@@ -73,6 +76,17 @@ def _walk(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> Walk:
     order = np.ascontiguousarray(reverse_cuthill_mckee(linked, symmetric_mode=True))[::-1].copy()
     order = order[np.argsort(labels[order], kind="stable")]
     return Walk(order.astype(np.int64), labels.astype(np.int64), int(components), _widest(linked, order, labels) / n)
+
+
+def _asking(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return a loop of this module that asks for entries ahead of time, compiled, or None without numba."""
+    if available():
+        globals()["_ask"] = prefetch()  # the loop finds it as a global of this module
+    return compiled(function)
+
+
+def _ask(array: Any, index: Any) -> None:
+    """Ask for an entry ahead of time. This is the meaning; :func:`~krylow.operators.compiled.prefetch` is what runs."""
 
 
 def _widest(linked: Any, order: np.ndarray, labels: np.ndarray) -> int:
@@ -93,10 +107,10 @@ def _widest(linked: Any, order: np.ndarray, labels: np.ndarray) -> int:
     return widest
 
 
-def _walk_twice(crow: Any, col: Any, values: Any) -> Any:
+def _walk_twice(crow: Any, col: Any, values: Any, zeros: bool) -> Any:
     n = crow.size - 1
-    order = np.empty(n, dtype=np.int64)
-    labels = np.full(n, -1, dtype=np.int64)
+    order = np.empty(n, dtype=np.int32)
+    labels = np.full(n, -1, dtype=np.int32)
     placed = np.zeros(n, dtype=np.bool_)
     components, widest, begin = 0, 1, 0
     for root in range(n):
@@ -115,10 +129,13 @@ def _walk_twice(crow: Any, col: Any, values: Any) -> Any:
                 while read < last:
                     i = order[read]
                     read += 1
+                    if read + AHEAD < end:
+                        _ask(crow, np.int64(order[read + AHEAD]))
+                        _ask(col, np.int64(crow[order[read + AHEAD // 2]]))
                     for p in range(crow[i], crow[i + 1]):
                         j = col[p]
                         new = not placed[j] if again == 1 else labels[j] < 0
-                        if new and values[p] != 0:
+                        if new and not (zeros and values[p] == 0):
                             labels[j] = components
                             placed[j] = again == 1
                             order[end] = j
@@ -196,7 +213,7 @@ def permuted_rows(
     crow: np.ndarray, col: np.ndarray, values: np.ndarray, order: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the rows of a symmetric matrix whose nodes are put in an order, ``order[new] = old``; columns ascend."""
-    kernel = compiled(_permuted)
+    kernel = _asking(_permuted)
     if kernel is not None:
         rows, columns, entries = np.empty_like(crow), np.empty_like(col), np.empty_like(values)
         kernel(crow, col, values, order, rows, columns, entries)
@@ -219,6 +236,10 @@ def _permuted(crow: Any, col: Any, values: Any, order: Any, rows: Any, columns: 
         rows[i + 1] = rows[i] + crow[order[i] + 1] - crow[order[i]]
     end = rows[:-1].copy()
     for j in range(n):  # column by column, so that those of each row ascend
+        if j + AHEAD < n:
+            _ask(crow, np.int64(order[j + AHEAD]))
+            _ask(col, np.int64(crow[order[j + AHEAD // 2]]))
+            _ask(values, np.int64(crow[order[j + AHEAD // 2]]))
         for p in range(crow[order[j]], crow[order[j] + 1]):
             i = new[col[p]]
             columns[end[i]] = j
