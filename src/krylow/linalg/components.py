@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from krylow.operators import Operator, SparseOperator
-from krylow.operators.csr_kernels import null_rows
+from krylow.operators.row_passes import null_rows
 from krylow.operators.walks import walk
 
 #: Units of eps, beside the number of a row's entries, that L u may be off from zero, relative to |L| |u|.

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from krylow._memory import empty
 from krylow.operators import csr_kernels
 from krylow.operators.base import Operator
+from krylow.operators.row_passes import bounds
 
 #: An entry this many rows from the diagonal is near: 4096 rows of 32 float32 are half a megabyte.
 NEAR = 4096
@@ -163,7 +164,7 @@ class SparseOperator(Operator):
         if self._gershgorin is not None and self._gershgorin[0] == self.version:
             return self._gershgorin[1:]
         if self._on_host:
-            found = csr_kernels.bounds(*self.host_indices(), self._host_values())
+            found = bounds(*self.host_indices(), self._host_values())
             low, high = (torch.tensor(bound, dtype=self.dtype) for bound in found)
         else:
             diagonal = self.diagonal()

@@ -119,6 +119,8 @@ def run_cycles(
             level.subtract_(block.X, Z)
             crossed = look.inside.mT @ Z
             inner = look.inner - crossed - crossed.mT + Z.mT @ Z
+        else:
+            return None
     except KeyboardInterrupt:
         outcome = replace(outcome, interrupted=True)
     if look is not None:

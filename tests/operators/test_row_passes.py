@@ -1,0 +1,39 @@
+"""One pass over the rows, compiled and not, beside the dense matrix."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from krylow.operators import row_passes
+
+
+@pytest.fixture(params=["compiled", "scipy"], autouse=True)
+def either(request, monkeypatch):
+    if request.param == "scipy":
+        monkeypatch.setattr(row_passes, "compiled", lambda function: None)
+
+
+def parts(dense):
+    L = scipy.sparse.csr_array(dense)
+    return L.indptr.astype(np.int32), L.indices.astype(np.int32), L.data
+
+
+def test_bounds_are_gershgorins():
+    dense = np.array([[3.0, -1.0, 0.5], [-1.0, 2.0, 0.0], [0.5, 0.0, -4.0]])
+    assert row_passes.bounds(*parts(dense)) == (-4.5, 4.5)
+    lam = np.linalg.eigvalsh(dense)
+    assert lam[0] >= -4.5
+    assert lam[-1] <= 4.5
+
+
+def test_rows_that_are_null_but_for_rounding():
+    W = np.array([[0.0, 0.1, 0.2, 0.0], [0.1, 0.0, 0.7, 0.0], [0.2, 0.7, 0.0, 0.3], [0.0, 0.0, 0.3, 0.0]])
+    L = np.diag(W.sum(1)) - W
+    within, positive = row_passes.null_rows(*parts(L), np.ones(4), 8, np.finfo(float).eps)
+    assert within.all()
+    assert not positive
+    L[1, 1] += 1e-9
+    within, _ = row_passes.null_rows(*parts(L), np.ones(4), 8, np.finfo(float).eps)
+    assert within.tolist() == [True, False, True, True]
+    L[0, 3] = L[3, 0] = 1e-30
+    assert row_passes.null_rows(*parts(L), np.ones(4), 8, np.finfo(float).eps)[1]
