@@ -404,3 +404,13 @@ def test_a_scipy_matrix_is_neither_copied_nor_changed():
     fixed = L.copy()
     fixed.data.flags.writeable = False
     assert as_operator(fixed).values.data_ptr() != fixed.data.ctypes.data
+
+
+def test_room_that_a_scipy_matrix_does_not_use_is_not_read():
+    W = scipy.sparse.csr_array(np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 2.0], [0.0, 2.0, 0.0]]))
+    L = scipy.sparse.csr_array(scipy.sparse.diags_array(W.sum(axis=1)) - W)
+    longer = L.copy()
+    longer.data, longer.indices = np.r_[L.data, np.nan, 5.0], np.r_[L.indices, 1, 2].astype(L.indices.dtype)
+    A = as_operator(longer)
+    assert A.values.numel() == A.col.numel() == L.nnz
+    np.testing.assert_array_equal(A.to_dense(), L.toarray())

@@ -193,8 +193,9 @@ def _read_scipy(W: Any, what: str) -> scipy.sparse.csr_array:
     if not rows.has_canonical_format or not all(part.flags.writeable for part in (rows.data, rows.indices)):
         rows = rows.copy()
         rows.sum_duplicates()  # networkx writes a self-loop as 2 w and -w
-    values = _checks.finite(_checks.floating(_from_numpy(rows.data, what), what), what)
-    return scipy.sparse.csr_array((values.numpy(), rows.indices, rows.indptr), shape=rows.shape)
+    data, indices = rows.data[: rows.nnz], rows.indices[: rows.nnz]  # scipy's arrays may be longer than what they hold
+    values = _checks.finite(_checks.floating(_from_numpy(data, what), what), what)
+    return scipy.sparse.csr_array((values.numpy(), indices, rows.indptr), shape=rows.shape)
 
 
 def _read_torch_sparse(W: Tensor, what: str) -> _Edges:

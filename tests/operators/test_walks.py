@@ -69,6 +69,8 @@ def test_entries_that_are_zero_join_nothing():
     cut = linked.like(torch.tensor([1.0, 0.0, 0.0, 1.0]))
     assert walk(linked).components == 1
     assert walk(cut).components == 2
+    assert cut.host_indices()[0].tolist() == [0, 2, 4]  # the walk reads, and writes nowhere
+    assert cut.host_indices()[1].tolist() == [0, 1, 0, 1]
 
 
 def test_a_walk_is_made_once():

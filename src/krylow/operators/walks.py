@@ -69,8 +69,9 @@ def _walk(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> Walk:
         order, labels, components, widest = kernel(crow, col, values, not values.all())
         return Walk(order.astype(np.int64), labels.astype(np.int64), int(components), int(widest) / (crow.size - 1))
     n = crow.size - 1
-    linked = csr_array((values != 0, col, crow), shape=(n, n))
-    if not values.all():  # entries that are there but zero join nothing
+    zeros = not values.all()  # entries that are there but zero join nothing; to drop them writes into the indices
+    linked = csr_array((values != 0, col, crow), shape=(n, n), copy=zeros)
+    if zeros:
         linked.eliminate_zeros()
     components, labels = connected_components(linked, directed=True, connection="strong")  # L is symmetric
     order = np.ascontiguousarray(reverse_cuthill_mckee(linked, symmetric_mode=True))[::-1].copy()
