@@ -6,6 +6,8 @@ import scipy.sparse
 import torch
 
 import krylow as kl
+from krylow.certify import Status
+from krylow.experiments.large.graphs import make
 from krylow.large import is_large
 from krylow.refine.filtered import block_width
 
@@ -48,3 +50,13 @@ def test_the_order_of_the_nodes_does_not_matter(method):
     np.testing.assert_allclose(first.ritz_values, second.ritz_values, rtol=1e-4, atol=1e-9)
     overlap = np.linalg.norm(first.basis.numpy()[order].T @ second.basis.numpy()) ** 2
     assert 1 - overlap / 4 <= 4e-6
+
+
+@pytest.mark.parametrize(("family", "k"), [("grid", 5), ("sbm20", 20), ("powerlaw", 5), ("road", 5)])
+def test_weights_beyond_what_float32_holds(family, k):
+    L = make(family, 5000, 0)
+    truth = kl.subspace(L, k, tol=1e-6).basis
+    for scale in (1e40, 1e-45):
+        found = kl.subspace(L * scale, k, tol=1e-3)
+        assert found.status is Status.CONVERGED
+        assert float(kl.metrics.subspace_error(found.basis, truth)) <= 1e-3

@@ -6,7 +6,10 @@ import scipy.sparse
 from scipy.sparse.linalg import splu
 
 import krylow as kl
-from krylow.linalg.fill import estimate_fill
+from krylow.experiments.large.graphs import make
+from krylow.graph import as_operator
+from krylow.linalg.fill import core_fill, estimate_fill
+from krylow.refine.condensed import core_of
 
 
 def line(n):
@@ -98,3 +101,11 @@ def test_the_graph_is_left_alone():
     estimate_fill(L)
     for part, old in zip(L.host_indices(), before, strict=True):
         np.testing.assert_array_equal(part, old)
+
+
+@pytest.mark.parametrize("family", ["road", "grid"])
+def test_the_estimate_of_a_condensed_graph_is_like_that_of_the_whole(family):
+    L = as_operator(make(family, 5000, 0))
+    whole, core = estimate_fill(L), core_fill(core_of(L))
+    assert 1 / 2 < core.entries / whole.entries < 2
+    assert core_of(L) is core_of(L)

@@ -30,7 +30,7 @@ def null_rows(
 ) -> tuple[np.ndarray, bool]:
     """Return where L x is zero but for rounding, and whether L has a positive entry off its diagonal; x is positive.
 
-    Rounding is ``eps`` times the sum of the sizes, times ``slack`` and the number of entries.
+    Rounding is ``eps`` times the sum of the sizes, times ``slack`` plus the number of entries.
     """
     kernel = compiled(_null_rows)
     if kernel is not None:

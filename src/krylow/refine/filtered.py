@@ -24,13 +24,14 @@ from torch import Tensor
 
 from krylow._memory import empty
 from krylow.operators import DenseOperator, Operator, SparseOperator
+from krylow.operators.base import COLUMNS
 
 #: Columns of a row of float32 that fills a line of the cache: one that straddles lines takes half as long again.
 LINE = 16
+#: Sizes of a spectrum's larger end for which float32 serves.
+SINGLE_RANGE = 1e-12, 1e15
 #: Rows that are multiplied together before their sums join the float64 ones: some blocks of them fit a cache.
 ROWS = 2048
-#: Columns whose products are held at once in float64.
-COLUMNS = 16
 #: For errors below this one, inner products of L X are float64 even inside a block of rows.
 EXACT_TOL = 1e-4
 #: Rounding of the inner products of a block of rows, in units of eps.
@@ -52,8 +53,16 @@ def block_width(k: int, n: int, *, guards: int | None = None, line: int = LINE) 
     return min(n, -(-(k + guards) // line) * line)
 
 
+def fits_single(L: Operator) -> bool:
+    """Return whether the spectrum lies where float32 holds squares of frequencies, and differences of them."""
+    low, high = (abs(float(bound)) for bound in L.gershgorin())
+    return SINGLE_RANGE[0] <= max(low, high) <= SINGLE_RANGE[1]
+
+
 def single(L: Operator) -> Operator:
-    """Return L on float32 blocks, without a gradient, where its entries are known; else L."""
+    """Return L on float32 blocks, without a gradient, where its entries are known and fit; else L."""
+    if isinstance(L, (SparseOperator, DenseOperator)) and not fits_single(L):
+        return L.detach()
     if isinstance(L, SparseOperator):
         return L.single()
     if isinstance(L, DenseOperator):
@@ -339,18 +348,9 @@ class FilteredBlock:
     def finish(self, L: Operator, k: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return Rayleigh quotients, the first k vectors ``(n, k)`` and residuals in float64; the block is spent."""
         self._spare = []
-        X = self.X[:, :k]
-        self.X = X[:0]
-        S = torch.zeros(k, k, dtype=torch.float64, device=X.device)
-        for i in range(0, X.shape[0], ROWS):
-            rows = X[i : i + ROWS].double()
-            S += rows.mT @ rows
-        scale = S.diagonal().rsqrt()
-        R = torch.linalg.cholesky(S * scale[:, None] * scale, upper=True)
-        C = torch.linalg.solve_triangular(R, torch.diag(scale), upper=True, left=False)
-        basis = empty(X.shape[0], k, dtype=torch.float64, device=X.device)
-        for i in range(0, X.shape[0], ROWS):
-            torch.mm(X[i : i + ROWS].double(), C, out=basis[i : i + ROWS])
+        basis = empty(self.X.shape[0], k, dtype=torch.float64, device=self.X.device).copy_(self.X[:, :k])
+        self.X = basis[:0]
+        orthonormalize_(basis)
         near = self.theta[:k].nan_to_num(posinf=0.0).to(basis)
         theta, residuals = L.quotients(basis, near)
         return theta, basis, residuals

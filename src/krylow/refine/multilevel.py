@@ -6,8 +6,9 @@ and measures it. What it holds of low dropped ones is too near for a filter of f
 $$e_i \approx r \, P \, (P^\top L P - r \theta_i)^{-1} P^\top (L x_i - \theta_i x_i) , \qquad r = \theta^c / \theta ,$$
 
 on the complement of the coarse answer, with r the factor by which piecewise constant vectors overrate a low frequency.
-That is the error's estimate, by which the iteration stops, and, subtracted, its correction. A cycle costs about ten
-passes, and lowers the squared error ten to twenty times for few vectors on graphs with a geometry.
+That is the error's estimate, by which the iteration stops, and, subtracted, its correction
+(:mod:`krylow.refine.cycles`). A cycle costs about ten passes, or twenty where the error is to be small, and lowers the
+squared error ten times and more on graphs with a geometry.
 Where a cycle does not pay, Chebyshev sweeps go on from there.
 """
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from krylow.linalg.components import NullSpace
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import DOUBT, SINGLE_TOL, Outcome, conclude
-from krylow.refine.filtered import ROWS, FilteredBlock, gram, orthonormalize_
+from krylow.refine.filtered import ROWS, FilteredBlock, fits_single, gram, orthonormalize_
 from krylow.refine.pencil import first_frequency, scale
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz
@@ -118,7 +118,7 @@ def preconditioned_subspace(
 
 def _single_suffices(D: SparseOperator, first: float, tol: float) -> bool:
     rounding = torch.finfo(torch.float32).eps * float(D.diagonal().abs().max())
-    return tol >= SINGLE_TOL and rounding <= SINGLE_SCALE * abs(first)
+    return tol >= SINGLE_TOL and rounding <= SINGLE_SCALE * abs(first) and fits_single(D)
 
 
 class Search:
