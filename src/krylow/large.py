@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from krylow._checks import InputError
 from krylow.answers import Options, refined
@@ -24,6 +25,7 @@ from krylow.refine.preconditioned import preconditioned_subspace
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Evidence, Ritz
 from krylow.refine.shift_invert import large_shift_invert
+from krylow.start.communities import community_block
 from krylow.start.gaussian import gaussian
 
 #: Least guards of a block whose errors a coarser graph corrects.
@@ -39,13 +41,13 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
     """Filter a block whose guards set the speed."""
     width = _width(L, k, options)
 
-    def run(A: Operator, null: NullSpace | None) -> Ritz:
-        X = gaussian(A, width, generator=options.generator, dtype=torch.float32)
+    def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
+        X, near = _start_block(A, null, communities, k, width, options)
         limit = options.max_products or 4000 * width
         watch = Watch(A, options.tol, options.callback)
-        return filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch)
+        return filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch, near=near)
 
-    return _solved(L, k, run, f"a filtered block of {width} vectors", columns=width)
+    return _solved(L, k, run, f"a filtered block of {width} vectors", grouped=True)
 
 
 def multilevel(L: Operator, k: int, options: Options) -> Subspace:
@@ -54,14 +56,11 @@ def multilevel(L: Operator, k: int, options: Options) -> Subspace:
         L, k, options, guards=GUARDS, line=8
     )  # neighbours are near: a narrow block pays more than whole lines
 
-    def run(A: Operator, null: NullSpace | None) -> Ritz:
+    def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
         S = A if isinstance(A, SparseOperator) else _sparse(A)
-        vector = torch.ones(A.n, dtype=torch.float64, device=A.device)
-        if null is not None and null.count:
-            vector = torch.where(null.vector != 0, null.vector * A.n**0.5, vector)
         pairs = multilevel_subspace(
             S,
-            vector,
+            _null_vector(A, null),
             k,
             width,
             tol=options.tol,
@@ -81,7 +80,7 @@ def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
     """Filter and correct a block through the diagonal."""
     width = _width(L, k, options)
 
-    def run(A: Operator, null: NullSpace | None) -> Ritz:
+    def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
         assert isinstance(A, SparseOperator)
         return preconditioned_subspace(
             A,
@@ -131,11 +130,16 @@ def _sparse(L: Operator) -> SparseOperator:
 
 
 def _solved(
-    L: Operator, k: int, run: Callable[[Operator, NullSpace | None], Ritz], why: str, *, columns: int = 0
+    L: Operator,
+    k: int,
+    run: Callable[[Operator, NullSpace | None, Tensor | None], Ritz],
+    why: str,
+    *,
+    grouped: bool = False,
 ) -> Subspace:
     """Run a refinement of one large graph in an order that is near in memory; read off a null space that suffices.
 
-    ``columns`` are those of a block that passes over the graph often enough to look for communities; 0: of none.
+    ``grouped`` says whether communities are looked for where there is no such order.
     """
     null = null_space(L)
 
@@ -144,18 +148,38 @@ def _solved(
             return _null_answer(A, null, k)
         other = None
         if isinstance(A, SparseOperator):
-            other = reordered_if_it_pays(A.detach()) or grouped_if_it_pays(A.detach(), columns)
+            other = reordered_if_it_pays(A.detach()) or (grouped_if_it_pays(A.detach()) if grouped else None)
         if other is None:
-            return run(A, null)
+            return run(A, null, None)
         B = other.operator
         B.products, B.passes = 0, 0
         moved = null and replace(null, labels=other.forward(null.labels), vector=other.forward(null.vector))
-        pairs = run(B, moved)
+        pairs = run(B, moved, other.communities)
         A.products += B.products
         A.passes += B.passes
         return replace(pairs, X=other.back(pairs.X))
 
     return refined(L, k, ordered, why)
+
+
+def _start_block(
+    L: Operator, null: NullSpace | None, communities: Tensor | None, k: int, width: int, options: Options
+) -> tuple[Tensor, Tensor | None]:
+    """Return a block ``(n, width)`` in float32 and the frequencies of its first k columns; None where it is random."""
+    if communities is not None:
+        assert isinstance(L, SparseOperator)
+        made = community_block(L, _null_vector(L, null), communities, k, width, options.generator)
+        if made is not None:
+            return made
+    return gaussian(L, width, generator=options.generator, dtype=torch.float32), None
+
+
+def _null_vector(L: Operator, null: NullSpace | None) -> Tensor:
+    """Return a vector ``(n,)`` that L maps to zero wherever that is known of one, nowhere zero itself."""
+    ones = torch.ones(L.n, dtype=torch.float64, device=L.device)
+    if null is None or not null.count:
+        return ones
+    return torch.where(null.vector != 0, null.vector * L.n**0.5, ones)
 
 
 def _null_answer(L: Operator, null: NullSpace, k: int) -> Ritz:

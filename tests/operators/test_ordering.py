@@ -4,7 +4,7 @@ import scipy.sparse
 import torch
 
 import krylow as kl
-from krylow.operators import ordering, sparse
+from krylow.operators import ordering
 from krylow.operators.compiled import available
 from krylow.operators.ordering import far_share, permuted, reordered, reordered_if_it_pays
 from krylow.operators.walks import walk
@@ -35,8 +35,7 @@ def test_a_permuted_operator_is_the_permuted_matrix(kind):
         torch.testing.assert_close(other.back(other.operator.null_vector), L.null_vector)
 
 
-def test_neighbours_come_near(monkeypatch):
-    monkeypatch.setattr(sparse, "NEAR", 200)
+def test_neighbours_come_near():
     L = kl.laplacian(shuffled_grid(100))
     assert far_share(L, 200) > 0.7
     other = reordered_if_it_pays(L)
@@ -85,11 +84,14 @@ def blocks(n, number, seed=0):
 def test_communities_are_put_together():
     W, block = blocks(20_000, 25)
     L = kl.laplacian(W)
-    other = ordering.grouped_if_it_pays(L, 256)
+    other = ordering.grouped_if_it_pays(L)
     assert other is not None
-    assert ordering.grouped_if_it_pays(L, 64) is None  # a block that fits a cache
     moved = block[other.order.numpy()]
     assert np.mean(moved[1:] == moved[:-1]) > 0.95
+    named = other.communities.numpy()
+    assert set(np.unique(named)) == set(range(named.max() + 1))
+    main = np.array([np.bincount(moved[named == name]).argmax() for name in range(named.max() + 1)])
+    assert np.mean(main[named] == moved) > 0.95
     X = torch.randn(20_000, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(other.back(other.operator @ other.forward(X)), L @ X)
 
@@ -98,4 +100,4 @@ def test_communities_are_put_together():
 def test_a_graph_without_communities_is_left_alone():
     rng = np.random.default_rng(1)
     W = scipy.sparse.csr_array((np.ones(160_000), rng.integers(20_000, size=(2, 160_000))), shape=(20_000, 20_000))
-    assert ordering.grouped_if_it_pays(kl.laplacian(scipy.sparse.csr_array(W + W.T)), 256) is None
+    assert ordering.grouped_if_it_pays(kl.laplacian(scipy.sparse.csr_array(W + W.T))) is None

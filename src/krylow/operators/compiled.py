@@ -44,6 +44,17 @@ def prefetch() -> Any:
     return ask
 
 
+def ask(array: Any, index: Any) -> None:
+    """Ask for an entry ahead of time: the meaning; :func:`prefetch` is what runs in a loop of :func:`asking`."""
+
+
+def asking(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return a loop that calls :func:`ask`, which its module imports, compiled; None without numba."""
+    if available():
+        function.__globals__["ask"] = prefetch()
+    return compiled(function)
+
+
 @cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return ``function`` compiled, kept on disk where that may be written, or None without numba.

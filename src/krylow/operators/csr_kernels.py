@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from krylow.operators.compiled import available, compiled
+from krylow.operators.compiled import ask, asking, available, compiled
 
 #: Narrower blocks go to scipy, whose scalar loop is faster there.
 LEAST_COLUMNS = 2
@@ -36,6 +36,8 @@ LEAST_WORK = 200_000
 WORK_PER_THREAD = 1_000_000
 #: A row of X is asked for this many entries before it is used.
 AHEAD = 48
+#: And this many where rows are float64.
+AHEAD_DOUBLE = 32
 #: Bits of a vector, and how many of them one pass over a row's neighbours fills.
 VECTOR_BITS, GROUP = 512, 4
 
@@ -107,7 +109,7 @@ def quotients(
 
     ``near`` are the numbers s, one a column.
     """
-    kernel = compiled(_quotients)
+    kernel = asking(_quotients)
     assert kernel is not None
     parts = _shared(kernel, (crow, col, values, X, near), crow, X.shape[1])
     products, squares = (sum(part) for part in zip(*parts, strict=True))
@@ -170,13 +172,15 @@ def _rows(
 
 
 def _quotients(crow: Any, col: Any, values: Any, X: Any, near: Any, start: int, stop: int) -> Any:
-    columns = X.shape[1]
+    columns, last = X.shape[1], np.int64(col.size - 1)
     products, squares, row = np.zeros(columns), np.zeros(columns), np.empty(columns)
     for i in range(start, stop):
         for j in range(columns):
             row[j] = -near[j] * X[i, j]
         for p in range(crow[i], crow[i + 1]):
-            value, other = values[p], col[p]
+            value, other, soon = values[p], col[p], np.int64(col[min(p + AHEAD_DOUBLE, last)])
+            for j in range(0, columns, 8):  # once a line of the cache
+                ask(X, soon * columns + j)
             for j in range(columns):
                 row[j] += value * X[other, j]
         for j in range(columns):

@@ -3,12 +3,13 @@ r"""Nodes in an order in which neighbours are near, so that a product finds them
 A breadth-first walk puts a node's neighbours within a few levels of it (:mod:`krylow.operators.walks`). On graphs with
 a geometry (k-NN, grids, roads) a product of the reordered matrix is several times faster. Graphs that a walk covers in
 a few steps have no such order, and two cheap looks say so: how far entries are from the diagonal now, and how wide the
-walk's levels are. If they have communities, a wide block is still twice as fast with those one after the other.
+walk's levels are. If they have communities, a wide block is still twice as fast with those one after the other, and
+knowing them is a good start (:mod:`krylow.start.communities`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,8 +22,8 @@ from krylow.operators.walks import communities, permuted_rows, walk
 LEAST_NODES = 8192
 #: The share of all nodes that is too wide for a level of the walk.
 WIDE = 0.1
-#: Communities are looked for if this share of the entries is far, for blocks that exceed a cache, so many bytes.
-MOST_FAR, CACHE = 0.3, 2**24
+#: Communities are looked for if this share of the entries is far.
+MOST_FAR = 0.3
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,13 @@ class Reordered:
         $P L P^\top$, with counters of its own that start at zero: whoever uses it adds them to those of L.
     order
         ``(n,)``: the old number of each new node.
+    communities
+        ``(n,)``: the community of each new node, counted from zero, where the order is by these.
     """
 
     operator: SparseOperator
     order: Tensor
+    communities: Tensor | None = None
 
     def forward(self, X: Tensor) -> Tensor:
         """Return a block ``(n, s)`` or vector ``(n,)`` of the old order in the new one."""
@@ -76,12 +80,9 @@ def reordered_if_it_pays(L: SparseOperator) -> Reordered | None:
     return other if far_share(other.operator) <= far / 2 else None
 
 
-def grouped_if_it_pays(L: SparseOperator, columns: int) -> Reordered | None:
-    """Return L with its communities one after the other, for a float32 block of so many columns.
-
-    None where the block fits a cache in any order, where there are no communities, and without numba.
-    """
-    if L.device.type != "cpu" or 4 * L.n * columns < CACHE or far_share(L) < MOST_FAR:
+def grouped_if_it_pays(L: SparseOperator) -> Reordered | None:
+    """Return L with its communities one after the other; None where there are none, and without numba."""
+    if L.n < LEAST_NODES or L.device.type != "cpu" or far_share(L) < MOST_FAR:
         return None
     labels = communities(L)
     if labels is None:
@@ -89,4 +90,6 @@ def grouped_if_it_pays(L: SparseOperator, columns: int) -> Reordered | None:
     rows, col = sample(L)
     if float((labels[rows] == labels[col]).double().mean()) < 1 / 2 or int(torch.bincount(labels).max()) > WIDE * L.n:
         return None
-    return permuted(L, torch.argsort(labels, stable=True))
+    labels = torch.unique(labels, return_inverse=True)[1]
+    order = torch.argsort(labels, stable=True)
+    return replace(permuted(L, order), communities=labels[order])

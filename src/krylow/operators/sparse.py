@@ -108,8 +108,6 @@ class SparseOperator(Operator):
     def _quotients(self, X: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
         if X.ndim != 2 or X.dtype != torch.float64 or self.dtype != X.dtype or self._kernel(X) != "numba":
             return super()._quotients(X, near)
-        if far_share(self) > FEW_FAR:  # the product asks for rows ahead of time, which this loop cannot
-            return super()._quotients(X, near)
         block = X.detach().contiguous().numpy()
         products, squares = csr_kernels.quotients(*self.host_indices(), self._host_values(), block, near.numpy())
         return torch.from_numpy(products), torch.from_numpy(squares)

@@ -8,7 +8,6 @@ are met at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +17,16 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from torch import Tensor
 
-from krylow.operators.compiled import available, compiled, prefetch
+from krylow.operators.compiled import ask, asking, compiled
 from krylow.operators.sparse import SparseOperator
 
 #: A walk that meets more than this share of a component at a time is not made again from its far end: another one would
 #: hardly be narrower.
 BROAD = 0.25
 #: Nodes ahead whose rows are asked for.
-AHEAD = 16
+AHEAD = 32
+#: Rows of more entries are sorted by numpy, shorter ones by insertion.
+LONG = 128
 #: Most rounds in which nodes take their neighbours' names, and the share of nodes that must change theirs for another.
 ROUNDS, RESTLESS = 6, 0.1
 
@@ -64,7 +65,7 @@ def walk(L: SparseOperator) -> Walk:
 
 
 def _walk(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> Walk:
-    kernel = _asking(_walk_twice)
+    kernel = asking(_walk_twice)
     if kernel is not None:
         order, labels, components, widest = kernel(crow, col, values, not values.all())
         return Walk(order.astype(np.int64), labels.astype(np.int64), int(components), int(widest) / (crow.size - 1))
@@ -77,17 +78,6 @@ def _walk(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> Walk:
     order = np.ascontiguousarray(reverse_cuthill_mckee(linked, symmetric_mode=True))[::-1].copy()
     order = order[np.argsort(labels[order], kind="stable")]
     return Walk(order.astype(np.int64), labels.astype(np.int64), int(components), _widest(linked, order, labels) / n)
-
-
-def _asking(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Return a loop of this module that asks for entries ahead of time, compiled, or None without numba."""
-    if available():
-        globals()["_ask"] = prefetch()  # the loop finds it as a global of this module
-    return compiled(function)
-
-
-def _ask(array: Any, index: Any) -> None:
-    """Ask for an entry ahead of time. This is the meaning; :func:`~krylow.operators.compiled.prefetch` is what runs."""
 
 
 def _widest(linked: Any, order: np.ndarray, labels: np.ndarray) -> int:
@@ -131,8 +121,8 @@ def _walk_twice(crow: Any, col: Any, values: Any, zeros: bool) -> Any:
                     i = order[read]
                     read += 1
                     if read + AHEAD < end:
-                        _ask(crow, np.int64(order[read + AHEAD]))
-                        _ask(col, np.int64(crow[order[read + AHEAD // 2]]))
+                        ask(crow, np.int64(order[read + AHEAD]))
+                        ask(col, np.int64(crow[order[read + AHEAD // 2]]))
                     for p in range(crow[i], crow[i + 1]):
                         j = col[p]
                         new = not placed[j] if again == 1 else labels[j] < 0
@@ -156,7 +146,7 @@ def communities(L: SparseOperator) -> Tensor | None:
     Label propagation: every node begins with a name of its own, and takes the one that most of its neighbours have,
     until few change theirs. Weights do not count.
     """
-    kernel = compiled(_propagate)
+    kernel = asking(_propagate)
     if kernel is None:
         return None
     return torch.from_numpy(kernel(*L.host_indices(), ROUNDS, RESTLESS)).long()
@@ -169,6 +159,9 @@ def _propagate(crow: Any, col: Any, rounds: int, restless: float) -> Any:
         changed = 0
         for i in range(n):
             best, most = labels[i], 0
+            if i + AHEAD < n:
+                for p in range(crow[i + AHEAD - 1], crow[i + AHEAD]):
+                    ask(labels, np.int64(col[p]))
             for p in range(crow[i], crow[i + 1]):
                 if col[p] != i:
                     name = labels[col[p]]
@@ -214,7 +207,7 @@ def permuted_rows(
     crow: np.ndarray, col: np.ndarray, values: np.ndarray, order: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the rows of a symmetric matrix whose nodes are put in an order, ``order[new] = old``; columns ascend."""
-    kernel = _asking(_permuted)
+    kernel = asking(_permuted)
     if kernel is not None:
         rows, columns, entries = np.empty_like(crow), np.empty_like(col), np.empty_like(values)
         kernel(crow, col, values, order, rows, columns, entries)
@@ -235,14 +228,28 @@ def _permuted(crow: Any, col: Any, values: Any, order: Any, rows: Any, columns: 
     for i in range(n):
         new[order[i]] = i
         rows[i + 1] = rows[i] + crow[order[i] + 1] - crow[order[i]]
-    end = rows[:-1].copy()
-    for j in range(n):  # column by column, so that those of each row ascend
-        if j + AHEAD < n:
-            _ask(crow, np.int64(order[j + AHEAD]))
-            _ask(col, np.int64(crow[order[j + AHEAD // 2]]))
-            _ask(values, np.int64(crow[order[j + AHEAD // 2]]))
-        for p in range(crow[order[j]], crow[order[j] + 1]):
-            i = new[col[p]]
-            columns[end[i]] = j
-            entries[end[i]] = values[p]
-            end[i] += 1
+    for i in range(n):
+        if i + AHEAD < n:
+            ask(crow, np.int64(order[i + AHEAD]))
+            soon = order[i + AHEAD // 2]
+            for p in range(crow[soon], crow[soon + 1], 8):
+                ask(col, np.int64(p))
+                ask(values, np.int64(p))
+            soon = order[i + AHEAD // 4]
+            for p in range(crow[soon], crow[soon + 1]):
+                ask(new, np.int64(col[p]))
+        low, start, length = crow[order[i]], np.int64(rows[i]), rows[i + 1] - rows[i]
+        if length > LONG:
+            moved = new[col[low : low + length]]
+            rank = np.argsort(moved)
+            columns[start : start + length] = moved[rank]
+            entries[start : start + length] = values[low : low + length][rank]
+            continue
+        for p in range(length):
+            column, value, at = new[col[low + p]], values[low + p], start + p
+            while at > start and columns[at - 1] > column:
+                columns[at] = columns[at - 1]
+                entries[at] = entries[at - 1]
+                at -= 1
+            columns[at] = column
+            entries[at] = value

@@ -17,6 +17,7 @@ from krylow.operators import Operator
 from krylow.refine.filtered import FilteredBlock, single, spectrum_top
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Evidence, Ritz, rotate, settled
+from krylow.start.communities import first_degree
 
 #: The first sweep over a large graph filters from this part of the spectrum's top, with this degree.
 FIRST_CUT = 4
@@ -128,6 +129,7 @@ def filtered_subspace(
     tol: float,
     max_products: int,
     watch: Watch | None = None,
+    near: Tensor | None = None,
 ) -> Ritz:
     """Return Ritz pairs of one large graph from a filtered block that is stopped by its own measure of the error.
 
@@ -139,15 +141,19 @@ def filtered_subspace(
         ``(n, s)`` start block with s > k, overwritten.
     k, tol, max_products, watch
         As in :func:`chebyshev_subspace`.
+    near
+        ``(k,)`` the frequencies of X's first k columns, where these are near the wanted vectors already; the last
+        columns are random, :data:`~krylow.start.communities.RANDOM` of them at least.
     """
     A, D = working_precision(L, tol), L.double()
     if watch is not None:
         watch.count(A)
         watch.count(D)
     block = FilteredBlock(A, X.to(A.dtype), spectrum_top(A))
-    found = refine_block(
-        block, D, k, tol=tol / DOUBT, max_products=max_products, watch=watch, low=block.high / FIRST_CUT
-    )
+    low, degree = block.high / FIRST_CUT, FIRST_DEGREE
+    if near is not None and float(near[-1]) <= low / 2:
+        degree = first_degree(float(near[-1]), low, block.high, L.n, LEAST_DEGREE)
+    found = refine_block(block, D, k, tol=tol / DOUBT, max_products=max_products, watch=watch, low=low, degree=degree)
     pairs = conclude(L, D, block, k, found)
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
@@ -164,12 +170,20 @@ class Outcome:
 
 
 def refine_block(
-    block: FilteredBlock, D: Operator, k: int, *, tol: float, max_products: int, watch: Watch | None, low: float
+    block: FilteredBlock,
+    D: Operator,
+    k: int,
+    *,
+    tol: float,
+    max_products: int,
+    watch: Watch | None,
+    low: float,
+    degree: int = FIRST_DEGREE,
 ) -> Outcome:
     """Sweep until the estimated error of the first k is at most ``tol``.
 
-    ``low`` is the lower end of the first filter's interval; later ones begin at the frequency of the last guard. The
-    degree aims at the error that is left to remove, as soon as that is known. D is L in float64.
+    ``low`` is the lower end of the first filter's interval and ``degree`` its degree; later intervals begin at the
+    frequency of the last guard, and their degree aims at the error that is left to remove. D is L in float64.
     """
     A, width = block.L, block.X.shape[1]
     limit = A.products + max_products - 2 * width
@@ -178,7 +192,7 @@ def refine_block(
     try:
         while True:
             first = float(block.theta[0]) if bool(block.theta.isfinite().all()) else min(0.0, low)
-            degree = min(_sweep_degree(block, k, low, tol), (limit - A.products) // width)
+            degree = min(_sweep_degree(block, k, low, tol) or degree, (limit - A.products) // width)
             if degree < 1:
                 return outcome
             block.sweep(k, degree, low, min(first, low - 1e-3 * (block.high - low)))
@@ -245,10 +259,13 @@ def working_precision(L: Operator, tol: float) -> Operator:
     return L.detach()
 
 
-def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int:
-    """Return the degree that should bring the error of the first k down to ``tol``, within what rounding allows."""
+def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int | None:
+    """Return the degree that should bring the error of the first k down to ``tol``, within what rounding allows.
+
+    None before the first sweep.
+    """
     if not bool(block.theta.isfinite().all()):
-        return FIRST_DEGREE
+        return None
     x = 1 + 2 * (low - block.theta) / (block.high - low)
     rates = torch.acosh(x.clamp(min=1 + 1e-12))
     span = RANGE[block.X.dtype] if float(block.leakage[:k].max()) < 0.3 else RANGE[block.X.dtype] ** 0.7

@@ -17,7 +17,7 @@ from krylow.linalg.cg import conjugate_gradients
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import Outcome, judge, tied
 from krylow.refine.coarsest import Coarsest
-from krylow.refine.filtered import OVERLAP, FilteredBlock, grams, residual_gram, rotate_, single
+from krylow.refine.filtered import OVERLAP, FilteredBlock, grams, lengths, residual_gram, rotate_, single
 from krylow.refine.progress import Watch
 from krylow.start.aggregation import Aggregation
 
@@ -163,7 +163,7 @@ def _look(
     factor = float((below[live] / block.theta[live]).median()) if bool(live.any()) else 1.0
     shift = factor * theta.clamp(max=float(theta[k - 1]))
     Z = factor * _coarse_solve(level.coarse, coarse, rho, shift).double()
-    low_part = torch.linalg.vector_norm(Z, dim=0).cpu()
+    low_part = lengths(Z).cpu()
     block.leakage = (high_part.square() + low_part.square()).sqrt().clamp(max=1)
     low_coupling = (rho.mT @ Z).cpu()
     # The residuals that no coarser vector sees, over the frequency at which they are as large as what leaks there.

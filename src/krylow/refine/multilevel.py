@@ -17,6 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from krylow._memory import empty
 from krylow.operators import Operator, SparseOperator
 from krylow.refine.chebyshev import DOUBT, Outcome, conclude, refine_block, working_precision
 from krylow.refine.coarsest import Coarsest, solve_coarsest
@@ -107,7 +108,8 @@ def _solve(
             single(C) if tol >= 1e-8 else C, C, level.vector, k, width, ask, COARSE_PASSES * width, generator, None
         )
         coarse = Coarsest(found.theta[:width], found.X[:, :width])
-    block = FilteredBlock(A, level.prolong(coarse.V, A.dtype), high, orthonormal=True)
+    X = level.prolong(coarse.V, empty(A.n, width, dtype=A.dtype, device=A.device))
+    block = FilteredBlock(A, X, high, orthonormal=True)
     outcome = run_cycles(block, D, level, coarse, k, tol=tol, max_products=max_products, watch=watch)
     if outcome is not None:
         return block, outcome

@@ -48,10 +48,15 @@ class Aggregation:
     vector: Tensor
     alone: float
 
-    def prolong(self, Z: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """Return P Z ``(n, s)``, in the dtype of Z if None is given."""
-        X = empty(self.labels.numel(), Z.shape[1], dtype=dtype or Z.dtype, device=Z.device)
-        return self.subtract_(X.zero_(), -Z)
+    def prolong(self, Z: Tensor, out: Tensor | None = None) -> Tensor:
+        """Return P Z ``(n, s)``, written to ``out``, whose dtype may be another, if that is given."""
+        if out is None:
+            out = empty(self.labels.numel(), Z.shape[1], dtype=Z.dtype, device=Z.device)
+        kernel = compiled(_spread) if Z.device.type == "cpu" else None
+        if kernel is not None:
+            kernel(self.labels.numpy(), self.weights.numpy(), Z.to(out.dtype).contiguous().numpy(), out.numpy())
+            return out
+        return out.copy_(Z[self.labels] * self.weights.to(Z.dtype)[:, None])
 
     def subtract_(self, X: Tensor, Z: Tensor) -> Tensor:
         """Subtract P Z ``(n, s)`` from X, and return that."""
@@ -85,12 +90,17 @@ def aggregate(L: SparseOperator, vector: Tensor, bound: float = 0.0) -> Aggregat
     about ``bound`` at least, for a smoother to remove.
     """
     crow, col = L.host_indices()
+    return joined(L, vector, *_labels(crow, col, L.values.detach().cpu().numpy(), bound))
+
+
+def joined(L: SparseOperator, vector: Tensor, labels: np.ndarray, count: int) -> Aggregation:
+    """Return the coarser graph whose nodes are ``count`` given aggregates; L and its null vector as above."""
+    crow, col = L.host_indices()
     values = L.values.detach().cpu().numpy()
-    labels, count = _labels(crow, col, values, bound)
     v = vector.cpu().numpy()
     sizes = np.sqrt(np.bincount(labels, weights=v**2, minlength=count))
     weights = v / sizes[labels]
-    parts = (torch.from_numpy(part).to(L.device) for part in _joined(crow, col, values, labels, weights, count))
+    parts = (torch.from_numpy(part).to(L.device) for part in _joined_rows(crow, col, values, labels, weights, count))
     coarse = SparseOperator(*parts, psd=L.psd)
     coarse.narrow(*L.gershgorin())  # the columns of P are orthonormal
     place = torch.from_numpy(labels.astype(np.int64)).to(L.device)
@@ -125,7 +135,7 @@ def _labels(crow: np.ndarray, col: np.ndarray, values: np.ndarray, bound: float)
     return labels, used.size
 
 
-def _joined(
+def _joined_rows(
     crow: np.ndarray, col: np.ndarray, values: np.ndarray, labels: np.ndarray, weights: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the rows of P^T L P; compiled where numba is installed."""
@@ -299,6 +309,14 @@ def _add(labels: Any, weights: Any, X: Any, total: Any) -> None:
         a, w = labels[i], weights[i]
         for j in range(X.shape[1]):
             total[a, j] += w * X[i, j]
+
+
+def _spread(labels: Any, weights: Any, Z: Any, X: Any) -> None:
+    """Write P Z to X."""
+    for i in range(labels.size):
+        a, w = labels[i], X.dtype.type(weights[i])
+        for j in range(Z.shape[1]):
+            X[i, j] = w * Z[a, j]
 
 
 def _subtract(labels: Any, weights: Any, Z: Any, X: Any) -> None:

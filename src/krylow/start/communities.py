@@ -1,0 +1,73 @@
+r"""A start block from communities: the lowest frequencies of the graph between them, constant on each.
+
+Where a graph falls into communities, its lowest frequencies are nearly constant on these, to within a percent of their
+length on a block model, so that a filter of a few degrees finishes them. A vector below the cut that no community shows
+(a chain of nodes at the edge of one, say) is found by the random columns of the block, which have to grow enough for
+that: a random column holds about $1 / \sqrt{n}$ of any vector.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from krylow._memory import empty
+from krylow.linalg.eigh import lowest_eigenpairs
+from krylow.operators import SparseOperator
+from krylow.start.aggregation import joined
+from krylow.start.gaussian import gaussian
+
+#: Most communities: the graph between them is decomposed.
+MOST = 512
+#: Least random columns of a block.
+RANDOM = 8
+#: What the random columns hold of a vector below the cut must grow to this many times what they hold of others.
+SHOWS = 8.0
+
+
+def community_block(
+    L: SparseOperator, vector: Tensor, labels: Tensor, k: int, columns: int, generator: torch.Generator | None = None
+) -> tuple[Tensor, Tensor] | None:
+    """Return a start block and the frequencies of its first k columns, which are constant on communities.
+
+    Parameters
+    ----------
+    L
+        The operator.
+    vector
+        ``(n,)`` its null vector, nowhere zero.
+    labels
+        ``(n,)`` the community of each node, counted from zero.
+    k, columns
+        Wanted frequencies, and columns of the block.
+    generator
+        Source of the block's last columns, which are random: ``RANDOM`` of them at least.
+
+    Returns
+    -------
+    The block ``(n, columns)`` in float32 and the frequencies ``(k,)``, or None where there are fewer communities than
+    wanted frequencies or too many to decompose the graph between them.
+    """
+    count = int(labels.max()) + 1
+    most = min(count, columns - RANDOM)
+    if most < k or count > MOST:
+        return None
+    level = joined(L, vector, labels.cpu().numpy(), count)
+    theta, V = lowest_eigenpairs(level.coarse.to_dense(), most)
+    X = empty(L.n, columns, dtype=torch.float32, device=L.device)
+    level.prolong(V, X[:, :most])
+    X[:, most:] = gaussian(L, columns - most, generator=generator, dtype=X.dtype)
+    return X, theta[:k]
+
+
+def first_degree(theta: float, low: float, high: float, nodes: int, later: int) -> int:
+    """Return the degree of a filter for [low, high] that hides nothing, with one of at least degree ``later`` after it.
+
+    That is, random columns hold ``SHOWS`` times as much of a vector of frequency ``theta`` < low as of those above
+    ``low`` in the end, if they held the same of each of ``nodes`` before. At least ``later``.
+    """
+    rate = math.acosh(1 + 2 * (low - theta) / (high - low))
+    growth = SHOWS * math.sqrt(nodes / RANDOM) / math.cosh(later * rate)
+    return max(later, math.ceil(math.acosh(max(growth, 1.0)) / rate))

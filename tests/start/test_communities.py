@@ -1,0 +1,110 @@
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+import krylow as kl
+from krylow import large
+from krylow.operators.compiled import available
+from krylow.refine.chebyshev import filtered_subspace
+from krylow.start import communities
+from krylow.start.communities import community_block, first_degree
+
+BLOCKS = 12
+N = 400 * BLOCKS
+
+
+def block_model(n=N, seed=0, chain=0):
+    """Blocks of the same size with about 16 neighbours inside and one outside, the last one with a chain hanging off.
+
+    Returns the Laplacian and the block of each node; the chain counts to the last block.
+    """
+    rng, size = np.random.default_rng(seed), n // BLOCKS
+    i = rng.integers(n, size=8 * n)
+    j = i - i % size + rng.integers(size, size=8 * n)
+    a, b = rng.integers(n, size=(2, n // 2))
+    hang = np.arange(n - 1, n + chain)
+    rows, cols = np.r_[i, a, hang[:-1]], np.r_[j, b, hang[1:]]
+    W = scipy.sparse.csr_array((np.ones(rows.size), (rows, cols)), shape=(n + chain, n + chain))
+    W.setdiag(0)
+    labels = np.minimum(np.arange(n + chain) // size, BLOCKS - 1)
+    return kl.laplacian(scipy.sparse.csr_array(W + W.T)), torch.from_numpy(labels)
+
+
+def truth(L, k):
+    values, vectors = scipy.sparse.linalg.eigsh(L.to_scipy(), k + 1, which="SA", tol=1e-9, ncv=4 * k)
+    order = np.argsort(values)
+    return values[order], vectors[:, order[:k]]
+
+
+def error(U, X):
+    Q = np.linalg.qr(np.asarray(X))[0]
+    return 1 - np.linalg.norm(U.T @ Q) ** 2 / U.shape[1]
+
+
+def test_the_first_columns_are_near_the_lowest_frequencies():
+    L, labels = block_model()
+    values, U = truth(L, BLOCKS)
+    X, theta = community_block(L, torch.ones(L.n, dtype=torch.float64), labels, BLOCKS, 32)
+    assert X.shape == (N, 32)
+    assert theta.shape == (BLOCKS,)
+    assert error(U, X[:, :BLOCKS]) < 0.02
+    assert (theta.numpy() >= values[:BLOCKS] - 1e-9).all()  # Ritz values of a subspace lie above
+    assert torch.linalg.matrix_rank(X) == 32
+
+
+def test_a_block_needs_room_for_random_columns_and_enough_communities():
+    L, labels = block_model()
+    ones = torch.ones(L.n, dtype=torch.float64)
+    assert community_block(L, ones, labels, BLOCKS, BLOCKS + communities.RANDOM) is not None
+    assert community_block(L, ones, labels, BLOCKS, BLOCKS + communities.RANDOM - 1) is None
+    assert community_block(L, ones, labels, BLOCKS + 1, 64) is None
+    assert community_block(L, ones, torch.arange(N), BLOCKS, 64) is None  # too many to decompose
+
+
+@pytest.mark.parametrize("chain", [0, 12])
+def test_what_no_community_shows_is_found(chain):
+    """A chain of 12 nodes has a frequency of about (pi / 24)^2, far below those of the blocks."""
+    L, labels = block_model(chain=chain)
+    k = BLOCKS + (chain > 0)
+    values, U = truth(L, k)
+    X, near = community_block(L, torch.ones(L.n, dtype=torch.float64), labels, BLOCKS, 32)
+    if chain:
+        assert error(U, X[:, :BLOCKS]) > 0.5 / k
+        near = torch.cat([near, near[-1:]])
+    found = filtered_subspace(L, X, k, tol=1e-3, max_products=10**5, near=near)
+    assert float(found.evidence.error) <= 1e-3
+    assert error(U, found.X[:, :k]) <= 1e-3
+    np.testing.assert_allclose(found.theta[:k], values[:k], atol=1e-2)
+
+
+@pytest.mark.skipif(not available(), reason="needs numba (pip install krylow[large])")
+@pytest.mark.parametrize("kind", ["combinatorial", "normalized"])
+def test_communities_are_found_and_save_passes(monkeypatch, kind):
+    L, _ = block_model(24_000)
+    order = torch.randperm(L.n, generator=torch.Generator().manual_seed(0)).numpy()
+    W = -L.to_scipy()[order][:, order]
+    W.setdiag(0)
+    L = kl.laplacian(scipy.sparse.csr_array(W), kind)
+    found = kl.subspace(L, BLOCKS, tol=1e-3, method="chebyshev")
+    monkeypatch.setattr(large, "community_block", lambda *_: None)
+    usual = kl.subspace(L, BLOCKS, tol=1e-3, method="chebyshev")
+    assert found.passes < usual.passes
+    _, U = truth(L, BLOCKS)
+    for answer in (found, usual):
+        assert answer.status == kl.Status.CONVERGED
+        assert error(U, answer.basis) <= 1e-3
+
+
+def test_the_degree_grows_random_columns_enough():
+    low, high, theta, n, later = 10.0, 40.0, 2.0, 10**6, 4
+
+    def growth(degree):
+        return math.cosh(degree * math.acosh(1 + 2 * (low - theta) / (high - low)))
+
+    degree = first_degree(theta, low, high, n, later)
+    needed = communities.SHOWS * math.sqrt(n / communities.RANDOM)
+    assert growth(degree) * growth(later) >= needed > growth(degree - 1) * growth(later)
+    assert first_degree(theta, low, high, 10, later) == later
