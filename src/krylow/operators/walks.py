@@ -25,8 +25,6 @@ from krylow.operators.sparse import SparseOperator
 BROAD = 0.25
 #: Nodes ahead whose rows are asked for.
 AHEAD = 32
-#: Rows of more entries are sorted by numpy, shorter ones by insertion.
-LONG = 128
 #: Most rounds in which nodes take their neighbours' names, and the share of nodes that must change theirs for another.
 ROUNDS, RESTLESS = 6, 0.1
 
@@ -206,7 +204,7 @@ def _balance(crow: Any, col: Any, bits: Any) -> Any:
 def permuted_rows(
     crow: np.ndarray, col: np.ndarray, values: np.ndarray, order: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the rows of a symmetric matrix whose nodes are put in an order, ``order[new] = old``; columns ascend."""
+    """Return the rows of a matrix whose nodes are put in an order, ``order[new] = old``; its columns are in none."""
     kernel = asking(_permuted)
     if kernel is not None:
         rows, columns, entries = np.empty_like(crow), np.empty_like(col), np.empty_like(values)
@@ -216,9 +214,7 @@ def permuted_rows(
     matrix = csr_array((values, col, crow), shape=(n, n), copy=False)[order]
     new = np.empty(n, dtype=col.dtype)
     new[order] = np.arange(n)
-    matrix = csr_array((matrix.data, new[matrix.indices], matrix.indptr.astype(crow.dtype)), shape=(n, n))
-    matrix.sort_indices()
-    return matrix.indptr, matrix.indices, matrix.data
+    return matrix.indptr.astype(crow.dtype), new[matrix.indices], matrix.data
 
 
 def _permuted(crow: Any, col: Any, values: Any, order: Any, rows: Any, columns: Any, entries: Any) -> None:
@@ -238,18 +234,7 @@ def _permuted(crow: Any, col: Any, values: Any, order: Any, rows: Any, columns: 
             soon = order[i + AHEAD // 4]
             for p in range(crow[soon], crow[soon + 1]):
                 ask(new, np.int64(col[p]))
-        low, start, length = crow[order[i]], np.int64(rows[i]), rows[i + 1] - rows[i]
-        if length > LONG:
-            moved = new[col[low : low + length]]
-            rank = np.argsort(moved)
-            columns[start : start + length] = moved[rank]
-            entries[start : start + length] = values[low : low + length][rank]
-            continue
-        for p in range(length):
-            column, value, at = new[col[low + p]], values[low + p], start + p
-            while at > start and columns[at - 1] > column:
-                columns[at] = columns[at - 1]
-                entries[at] = entries[at - 1]
-                at -= 1
-            columns[at] = column
-            entries[at] = value
+        low, start = crow[order[i]], rows[i]
+        for p in range(rows[i + 1] - start):
+            columns[start + p] = new[col[low + p]]
+            entries[start + p] = values[low + p]

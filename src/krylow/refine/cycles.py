@@ -24,13 +24,15 @@ from krylow.start.aggregation import Aggregation
 #: The smoother's degree, for errors down to this one and below, and the part of the spectrum's top that it begins at.
 #: What it leaves of high frequencies looks like low ones to the coarser graph, and spoils the correction there.
 SMOOTHING, SMOOTHING_FINE, FINE_TOL, SMOOTH_CUT = 8, 16, 1e-4, 30
+#: Its least degree for aggregates of so many nodes on average; half as many where there are fewer aggregates a column.
+SMOOTHING_WIDE, WIDE, FEW = 12, 64, 100
 #: While the error is this many times what is asked for, float32 products tell enough of it.
 ROUGH = 100
 #: The part of a correction that is made after the first one: what is left by then is mostly what was corrected too
 #: much, where aggregates overrate a frequency by less than they do on average.
 DAMPED = 0.85
 #: Relative residual and most steps of the solves on the coarser graph.
-COARSE_TOL, COARSE_STEPS = 0.04, 300
+COARSE_TOL, COARSE_STEPS = 0.1, 300
 #: Most cycles, and the part of the error that one has to leave at most.
 CYCLES, PAYS = 20, 0.7
 #: The part of a coupling that is doubted: it lowers the distance of two frequencies.
@@ -90,6 +92,8 @@ def run_cycles(
     foretold: tuple[float, float] | None = None
     low = max(block.high / SMOOTH_CUT, float(coarse.theta[-1]) / 2)
     degree = SMOOTHING if tol >= FINE_TOL else SMOOTHING_FINE
+    if D.n > (WIDE / 2 if level.coarse.n < FEW * width else WIDE) * level.coarse.n:
+        degree = max(degree, SMOOTHING_WIDE)
     inner = coarse.V.double().mT @ coarse.V.double()
     look: Look | None = None
     try:

@@ -20,7 +20,7 @@ from torch import Tensor
 from krylow._memory import empty
 from krylow.operators import Operator, SparseOperator
 from krylow.refine.chebyshev import DOUBT, Outcome, conclude, refine_block, working_precision
-from krylow.refine.coarsest import Coarsest, solve_coarsest
+from krylow.refine.coarsest import FACTORISED, Coarsest, solve_coarsest
 from krylow.refine.cycles import SMOOTH_CUT, run_cycles
 from krylow.refine.filtered import FilteredBlock, block_width, single, spectrum_top
 from krylow.refine.progress import Watch
@@ -31,9 +31,9 @@ from krylow.start.aggregation import aggregate
 SHRINKS = 0.6
 #: A coarser graph of fewer nodes than this many a column is too unlike the finer one.
 LEAST_COARSE = 11
-#: Aggregates that leave more than this part of the nodes (grids') are joined once more if so many nodes a column are
-#: left.
-SMALL, TWICE_COARSE = 0.125, 100
+#: Aggregates that leave more than this part of the nodes (grids'), or more than can be factorised, are joined once more
+#: if so many nodes a column are left.
+SMALL, MANY, TWICE_COARSE = 0.125, FACTORISED, 30
 #: The coarser answer is asked for this part of the error, or for this one if that is less, but for no less than that.
 COARSER, COARSE_ENOUGH, LEAST_ASKED = 0.1, 1e-4, 1e-9
 #: Most passes of Chebyshev sweeps over a coarser graph.
@@ -91,7 +91,7 @@ def _solve(
     """Return the block of one level and how it ended; D is A in float64."""
     high = spectrum_top(A)
     level = aggregate(D, vector, high / SMOOTH_CUT / 2)
-    if level.coarse.n > SMALL * D.n:
+    if level.coarse.n > min(SMALL * D.n, MANY):
         second = aggregate(level.coarse, level.vector, high / SMOOTH_CUT / 2)
         if second.coarse.n >= TWICE_COARSE * width:
             level = level.then(second)
