@@ -25,6 +25,8 @@ FIRST_DEGREE = 8
 #: Degrees of the sweeps that follow, and the part of the error asked for that they aim at.
 LEAST_DEGREE, MOST_DEGREE = 4, 96
 AIM = 0.3
+#: Vectors that leak so much are not near any frequency yet.
+YOUNG = 0.3
 #: How far the values of one filter may lie apart before rounding covers the smaller ones.
 RANGE = {torch.float32: 1e5, torch.float64: 1e11}
 #: Errors down to this one are reached with a filter in float32.
@@ -266,12 +268,16 @@ def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int |
     """
     if not bool(block.theta.isfinite().all()):
         return None
-    x = 1 + 2 * (low - block.theta) / (block.high - low)
-    rates = torch.acosh(x.clamp(min=1 + 1e-12))
-    span = RANGE[block.X.dtype] if float(block.leakage[:k].max()) < 0.3 else RANGE[block.X.dtype] ** 0.7
-    most = max(LEAST_DEGREE, min(MOST_DEGREE, int(math.log(2 * span) / float(rates[0]))))
+
+    def rate(theta: Tensor) -> Tensor:
+        return torch.acosh((1 + 2 * (low - theta) / (block.high - low)).clamp(min=1 + 1e-12))
+
+    span, lowest, rates = RANGE[block.X.dtype], block.theta[0], rate(block.theta[:k])
+    if float(block.leakage[:k].max()) >= YOUNG:  # the lowest frequency may be far below the lowest estimate
+        span, lowest = span**0.7, lowest.clamp(max=0)
+    most = max(LEAST_DEGREE, min(MOST_DEGREE, int(math.log(2 * span) / float(rate(lowest)))))
     for degree in range(LEAST_DEGREE, most):
-        left = block.leakage[:k] / torch.cosh(degree * rates[:k])
+        left = block.leakage[:k] / torch.cosh(degree * rates)
         if float(left.square().mean()) <= AIM * tol:
             return degree
     return most
