@@ -157,7 +157,7 @@ def _solved(
         pairs = run(B, moved, other.communities)
         A.products += B.products
         A.passes += B.passes
-        return replace(pairs, X=other.back(pairs.X))
+        return replace(pairs, X=other.back_(pairs.X.contiguous()))
 
     return refined(L, k, ordered, why)
 

@@ -8,7 +8,7 @@ from scipy.sparse.csgraph import connected_components
 
 import krylow as kl
 from krylow.operators import SparseOperator, walks
-from krylow.operators.walks import mirrored, permuted_rows, walk
+from krylow.operators.walks import mirrored, move_rows, permuted_rows, walk
 from krylow.testing import block_diagonal, grid, path, random_graph
 
 
@@ -95,6 +95,17 @@ def test_permuted_rows(index):
     found = scipy.sparse.csr_array((values, col, crow), shape=W.shape)
     np.testing.assert_array_equal(found.toarray(), W.toarray()[order][:, order])
     assert (crow.dtype, col.dtype) == (index, index)
+
+
+@pytest.mark.parametrize("columns", [1, 3, 20])
+def test_rows_are_moved_in_place(columns):
+    rng = np.random.default_rng(0)
+    X, order = rng.standard_normal((50, columns)), rng.permutation(50)
+    order[[3, order.tolist().index(3)]] = 3, order[3]  # a row that stays
+    moved = X.copy()
+    move_rows(moved, order)
+    np.testing.assert_array_equal(moved[order], X)
+    assert order[3] == 3
 
 
 def test_mirror_images(kernel, request):

@@ -153,7 +153,7 @@ class Factor:
             self._start = np.concatenate([[0], np.cumsum(counts)])
             self._lu = None
             where, G, D, _ = self._factorise(S)
-            self._parts = (self._start, where, G, D)
+            self._parts = {np.dtype(np.float64): (self._start, where, G, D)}
 
     def _factorise(self, S: Any) -> Any:
         tree = (self._place, self._at, self._parent, self._start)
@@ -165,9 +165,16 @@ class Factor:
         return D, largest
 
     def solve(self, X: np.ndarray) -> np.ndarray:
-        """Return the solution for a vector ``(c,)`` or a block ``(c, s)``."""
+        """Return the solution for a vector ``(c,)`` or a block ``(c, s)``, in the dtype of X, float64 or float32."""
         if self._lu is not None:
-            return self._lu.solve(np.asfortranarray(X))
+            return self._lu.solve(np.asfortranarray(X, dtype=np.float64)).astype(X.dtype, copy=False)
         Y = X[self._at]
-        compiled("substitute" if X.ndim > 1 else "substitute_one")(*self._parts, Y)
+        compiled("substitute" if X.ndim > 1 else "substitute_one")(*self._rounded(X.dtype), Y)
         return Y[self._place]
+
+    def _rounded(self, dtype: Any) -> Any:
+        """Return the parts of the factor with numbers in a dtype; made once for each."""
+        if dtype not in self._parts:
+            start, where, G, D = self._parts[np.dtype(np.float64)]
+            self._parts[dtype] = start, where, G.astype(dtype), D.astype(dtype)
+        return self._parts[dtype]

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from krylow._memory import empty
 from krylow.operators.sparse import FEW_FAR, SparseOperator, far_share, sample
-from krylow.operators.walks import communities, permuted_rows, walk
+from krylow.operators.walks import communities, move_rows, permuted_rows, walk
 
 #: Fewer nodes fit a cache in any order.
 LEAST_NODES = 8192
@@ -48,11 +47,10 @@ class Reordered:
         """Return a block ``(n, s)`` or vector ``(n,)`` of the old order in the new one."""
         return X[self.order]
 
-    def back(self, X: Tensor) -> Tensor:
-        """Return a block or vector of the new order in the old one."""
-        place = torch.empty_like(self.order)
-        place[self.order] = torch.arange(self.order.numel())
-        return torch.index_select(X, 0, place, out=empty(*X.shape, dtype=X.dtype, device=X.device))
+    def back_(self, X: Tensor) -> Tensor:
+        """Put the rows of a contiguous block ``(n, s)`` of the new order back in the old one, in place; return it."""
+        move_rows(X.numpy(), self.order.numpy())
+        return X
 
 
 def reordered(L: SparseOperator) -> Reordered:

@@ -238,3 +238,30 @@ def _permuted(crow: Any, col: Any, values: Any, order: Any, rows: Any, columns: 
         for p in range(rows[i + 1] - start):
             columns[start + p] = new[col[low + p]]
             entries[start + p] = values[low + p]
+
+
+def move_rows(X: np.ndarray, order: np.ndarray) -> None:
+    """Move row i of a contiguous block to place ``order[i]``, for all rows at once, without room for another block."""
+    kernel = asking(_move_rows)
+    if kernel is not None:
+        kernel(X, order)
+    else:
+        X[order] = X.copy()
+
+
+def _move_rows(X: Any, order: Any) -> None:
+    n, columns = X.shape
+    carried, moved = np.empty(columns, X.dtype), np.zeros(n, np.bool_)
+    for first in range(n):
+        if moved[first]:
+            continue
+        carried[:] = X[first]
+        place = np.int64(order[first])
+        while not moved[place]:  # once around a cycle of the order
+            moved[place] = True
+            following = np.int64(order[place])
+            for j in range(0, columns, 8):
+                ask(X, following * columns + j)
+            for j in range(columns):
+                carried[j], X[place, j] = X[place, j], carried[j]
+            place = following

@@ -70,7 +70,7 @@ def solve_coarsest(C: SparseOperator, k: int, width: int, tol: float) -> Coarses
     values, vectors = found
 
     def inverse(Y: Tensor) -> Tensor:
-        return torch.from_numpy(factor.solve(Y.double().numpy())).to(Y.dtype)
+        return torch.from_numpy(factor.solve(Y.numpy()))
 
     return Coarsest(torch.from_numpy(1 / values - shift), torch.from_numpy(vectors), inverse)
 
