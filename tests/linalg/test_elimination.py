@@ -63,6 +63,9 @@ def test_solves_are_those_of_the_whole(slowest, light, monkeypatch):
     np.testing.assert_allclose(core.solve(factor, X), expected, rtol=0, atol=1e-11)
     y = X[: core.nodes.size, 0]
     np.testing.assert_allclose(factor.solve(y), np.linalg.solve(core.S.toarray(), y), rtol=0, atol=1e-11)
+    rounded = factor.solve(X[: core.nodes.size].astype(np.float32))
+    assert rounded.dtype == np.float32
+    np.testing.assert_allclose(rounded, np.linalg.solve(core.S.toarray(), X[: core.nodes.size]), rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("slowest", [0.0, 4.0, 40.0])
