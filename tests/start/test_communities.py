@@ -61,7 +61,17 @@ def test_a_block_needs_room_for_random_columns_and_enough_communities():
     assert community_block(L, ones, labels, BLOCKS, BLOCKS + communities.RANDOM) is not None
     assert community_block(L, ones, labels, BLOCKS, BLOCKS + communities.RANDOM - 1) is None
     assert community_block(L, ones, labels, BLOCKS + 1, 64) is None
-    assert community_block(L, ones, torch.arange(N), BLOCKS, 64) is None  # too many to decompose
+
+
+def test_small_communities_count_as_one(monkeypatch):
+    monkeypatch.setattr(communities, "MOST", BLOCKS + 1)
+    L, labels = block_model()
+    pieces = labels.clone()
+    pieces[::50] = torch.arange(BLOCKS, BLOCKS + pieces[::50].numel())  # each of one node
+    _, U = truth(L, BLOCKS)
+    X, _ = community_block(L, torch.ones(L.n, dtype=torch.float64), pieces, BLOCKS, 32)
+    assert error(U, X[:, :BLOCKS]) < 0.05
+    assert len(np.unique(X[:, 1].numpy().round(8))) == BLOCKS + 1
 
 
 @pytest.mark.parametrize("chain", [0, 12])

@@ -25,8 +25,8 @@ from krylow.operators.sparse import SparseOperator
 BROAD = 0.25
 #: Nodes ahead whose rows are asked for.
 AHEAD = 32
-#: Most rounds in which nodes take their neighbours' names, and the share of nodes that must change theirs for another.
-ROUNDS, RESTLESS = 6, 0.1
+#: Most rounds in which nodes take their neighbours' names; one in which so many agree with most of those is the last.
+ROUNDS, AGREED = 6, 0.9
 
 
 @dataclass(frozen=True)
@@ -142,19 +142,19 @@ def communities(L: SparseOperator) -> Tensor | None:
     """Return the community of each node as its neighbours name it, or None without numba. On the host.
 
     Label propagation: every node begins with a name of its own, and takes the one that most of its neighbours have,
-    until few change theirs. Weights do not count.
+    until most nodes agree with most of their neighbours. Weights do not count.
     """
     kernel = asking(_propagate)
     if kernel is None:
         return None
-    return torch.from_numpy(kernel(*L.host_indices(), ROUNDS, RESTLESS)).long()
+    return torch.from_numpy(kernel(*L.host_indices(), ROUNDS, AGREED)).long()
 
 
-def _propagate(crow: Any, col: Any, rounds: int, restless: float) -> Any:
+def _propagate(crow: Any, col: Any, rounds: int, enough: float) -> Any:
     n = crow.size - 1
     labels, count = np.arange(n).astype(np.int32), np.zeros(n, np.int32)
     for _ in range(rounds):
-        changed = 0
+        agreed = 0
         for i in range(n):
             best, most = labels[i], 0
             if i + AHEAD < n:
@@ -168,9 +168,9 @@ def _propagate(crow: Any, col: Any, rounds: int, restless: float) -> Any:
                         best, most = name, count[name]
             for p in range(crow[i], crow[i + 1]):
                 count[labels[col[p]]] = 0
-            changed += labels[i] != best
+            agreed += 2 * most > crow[i + 1] - crow[i] - 1
             labels[i] = best
-        if changed <= restless * n:
+        if agreed >= enough * n:
             break
     return labels
 

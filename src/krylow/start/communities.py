@@ -19,8 +19,8 @@ from krylow.operators import SparseOperator
 from krylow.start.aggregation import joined
 from krylow.start.gaussian import gaussian
 
-#: Most communities: the graph between them is decomposed.
-MOST = 512
+#: Most communities, the smaller ones being taken as one: the graph between them is decomposed.
+MOST = 256
 #: Least random columns of a block.
 RANDOM = 8
 #: What the random columns hold of a vector below the cut must grow to this many times what they hold of others.
@@ -48,11 +48,16 @@ def community_block(
     Returns
     -------
     The block ``(n, columns)`` in float32 and the frequencies ``(k,)``, or None where there are fewer communities than
-    wanted frequencies or too many to decompose the graph between them.
+    wanted frequencies.
     """
-    count = int(labels.max()) + 1
+    sizes = torch.bincount(labels)
+    if sizes.numel() > MOST:
+        names = torch.full_like(sizes, MOST - 1)
+        names[sizes.topk(MOST - 1).indices] = torch.arange(MOST - 1, device=labels.device)
+        labels = names[labels]
+    count = min(sizes.numel(), MOST)
     most = min(count, columns - RANDOM)
-    if most < k or count > MOST:
+    if most < k:
         return None
     level = joined(L, vector, labels.cpu().numpy(), count)
     theta, V = lowest_eigenpairs(level.coarse.to_dense(), most)
