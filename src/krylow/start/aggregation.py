@@ -208,6 +208,7 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float) -> An
                 largest[i] = max(largest[i], abs(values[q]))
     scale = np.sqrt(strong * largest)
     labels, roots = np.full(n, -1), np.empty(n, dtype=np.int64)
+    tie = np.zeros(n)  # the edge to the root
     count = 0
     for visited in range(n):
         i = int(order[visited])
@@ -225,6 +226,7 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float) -> An
                 j = col[q]
                 if j != i and abs(values[q]) > 0 and abs(values[q]) >= scale[i] * scale[j]:
                     labels[j] = count
+                    tie[j] = abs(values[q])
             count += 1
     late = labels.copy()
     for i in range(n):
@@ -239,14 +241,14 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float) -> An
                 late[i] = count
                 roots[count] = i
                 count += 1
-    tie = np.zeros(n)  # the edge to the root
-    for i in range(n):
-        for q in range(crow[i], crow[i + 1]):
-            if col[q] == roots[late[i]] and col[q] != i:
-                tie[i] = abs(values[q])
+            for q in range(crow[i], crow[i + 1]):
+                if col[q] == roots[late[i]] and col[q] != i:
+                    tie[i] = abs(values[q])
     joined = late.copy()
     for i in range(n):
         tied = tie[i]
+        if tied >= bound:
+            continue
         for q in range(crow[i], crow[i + 1]):
             if col[q] != i and joined[col[q]] == joined[i]:
                 tied += min(abs(values[q]), tie[col[q]])
