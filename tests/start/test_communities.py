@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -9,16 +7,18 @@ import krylow as kl
 from krylow import large
 from krylow.operators.compiled import available
 from krylow.refine.chebyshev import filtered_subspace
+from krylow.refine.filtered import FilteredBlock
 from krylow.start import communities
-from krylow.start.communities import community_block, first_degree
+from krylow.start.communities import community_block
 
 BLOCKS = 12
 N = 400 * BLOCKS
 
 
-def block_model(n=N, seed=0, chain=0):
+def block_model(n=N, seed=0, chain=0, spread=0.0):
     """Blocks of the same size with about 16 neighbours inside and one outside, the last one with a chain hanging off.
 
+    Weights are the geometric means of nodes' strengths, whose logarithms have a standard deviation of ``spread``.
     Returns the Laplacian and the block of each node; the chain counts to the last block.
     """
     rng, size = np.random.default_rng(seed), n // BLOCKS
@@ -29,8 +29,10 @@ def block_model(n=N, seed=0, chain=0):
     rows, cols = np.r_[i, a, hang[:-1]], np.r_[j, b, hang[1:]]
     W = scipy.sparse.csr_array((np.ones(rows.size), (rows, cols)), shape=(n + chain, n + chain))
     W.setdiag(0)
+    strength = scipy.sparse.diags_array(np.random.default_rng(seed).lognormal(0, spread / 2, n + chain))
+    W = strength @ (W + W.T) @ strength
     labels = np.minimum(np.arange(n + chain) // size, BLOCKS - 1)
-    return kl.laplacian(scipy.sparse.csr_array(W + W.T)), torch.from_numpy(labels)
+    return kl.laplacian(scipy.sparse.csr_array(W)), torch.from_numpy(labels)
 
 
 def truth(L, k):
@@ -90,6 +92,24 @@ def test_what_no_community_shows_is_found(chain):
     np.testing.assert_allclose(found.theta[:k], values[:k], atol=1e-2)
 
 
+def test_a_vector_that_communities_hide_is_waited_for(monkeypatch):
+    """A weakly tied node has a frequency below the blocks', and wide weights leave much below the filter's interval."""
+    L, labels = block_model(seed=2, spread=1.0)
+    _, U = truth(L, BLOCKS)
+
+    def found():
+        X, near = community_block(L, torch.ones(L.n, dtype=torch.float64), labels, BLOCKS, 32)
+        return filtered_subspace(L, X, BLOCKS, tol=1e-3, max_products=10**6, near=near)
+
+    pairs = found()
+    assert float(pairs.evidence.error) <= 1e-3
+    assert error(U, pairs.X[:, :BLOCKS]) <= 1e-3
+    monkeypatch.setattr(FilteredBlock, "unseen", lambda *_: 0.0)
+    pairs = found()
+    assert float(pairs.evidence.error) <= 1e-3
+    assert error(U, pairs.X[:, :BLOCKS]) > 0.9 / BLOCKS  # it is missing
+
+
 @pytest.mark.skipif(not available(), reason="needs numba (pip install krylow[large])")
 @pytest.mark.parametrize("kind", ["combinatorial", "normalized"])
 def test_communities_are_found_and_save_passes(monkeypatch, kind):
@@ -106,15 +126,3 @@ def test_communities_are_found_and_save_passes(monkeypatch, kind):
     for answer in (found, usual):
         assert answer.status == kl.Status.CONVERGED
         assert error(U, answer.basis) <= 1e-3
-
-
-def test_the_degree_grows_random_columns_enough():
-    low, high, theta, n, later = 10.0, 40.0, 2.0, 10**6, 4
-
-    def growth(degree):
-        return math.cosh(degree * math.acosh(1 + 2 * (low - theta) / (high - low)))
-
-    degree = first_degree(theta, low, high, n, later)
-    needed = communities.SHOWS * math.sqrt(n / communities.RANDOM)
-    assert growth(degree) * growth(later) >= needed > growth(degree - 1) * growth(later)
-    assert first_degree(theta, low, high, 10, later) == later

@@ -17,7 +17,6 @@ from krylow.operators import Operator
 from krylow.refine.filtered import FilteredBlock, single, spectrum_top
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Evidence, Ritz, rotate, settled
-from krylow.start.communities import first_degree
 
 #: The first sweep over a large graph filters from this part of the spectrum's top, with this degree.
 FIRST_CUT = 4
@@ -25,6 +24,8 @@ FIRST_DEGREE = 8
 #: Degrees of the sweeps that follow, and the part of the error asked for that they aim at.
 LEAST_DEGREE, MOST_DEGREE = 4, 96
 AIM = 0.3
+#: And what they aim at where vectors may be hidden: guards do not grow as little as the polynomial is at its least.
+AIM_UNSEEN = 0.1
 #: Vectors that leak so much are not near any frequency yet.
 YOUNG = 0.3
 #: How far the values of one filter may lie apart before rounding covers the smaller ones.
@@ -153,8 +154,9 @@ def filtered_subspace(
         watch.count(D)
     block = FilteredBlock(A, X.to(A.dtype), spectrum_top(A))
     low, degree = block.high / FIRST_CUT, FIRST_DEGREE
-    if near is not None and float(near[-1]) <= low / 2:
-        degree = first_degree(float(near[-1]), low, block.high, L.n, LEAST_DEGREE)
+    if near is not None:
+        block.hidden = float(L.n)
+        degree = LEAST_DEGREE if float(near[-1]) <= low / 2 else degree
     found = refine_block(block, D, k, tol=tol / DOUBT, max_products=max_products, watch=watch, low=low, degree=degree)
     pairs = conclude(L, D, block, k, found)
     L.products += A.products + D.products
@@ -204,7 +206,7 @@ def refine_block(
                 error = outcome.error
             if watch is not None:
                 watch.report(error)
-            if error <= tol or tied(block, outcome, k, tol):
+            if (error <= tol or tied(block, outcome, k, tol)) and block.unseen(k) <= 1:
                 return outcome
             # Copies of one frequency on either side of the cut look to each other like something that leaks.
             same = float(block.theta[k] - block.theta[k - 1]) <= SAME * float(block.theta[k] - block.theta[0])
@@ -276,8 +278,10 @@ def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int |
     if float(block.leakage[:k].max()) >= YOUNG:  # the lowest frequency may be far below the lowest estimate
         span, lowest = span**0.7, lowest.clamp(max=0)
     most = max(LEAST_DEGREE, min(MOST_DEGREE, int(math.log(2 * span) / float(rate(lowest)))))
+    guard = rate(block.theta[min(block.last_guards(k), block.theta.numel() - 1)])
     for degree in range(LEAST_DEGREE, most):
         left = block.leakage[:k] / torch.cosh(degree * rates)
-        if float(left.square().mean()) <= AIM * tol:
+        unseen = block.unseen(k) * float(torch.cosh(degree * guard) / torch.cosh(degree * rates[-1])) ** 2
+        if float(left.square().mean()) <= AIM * tol and unseen <= AIM_UNSEEN:
             return degree
     return most

@@ -2,13 +2,12 @@ r"""A start block from communities: the lowest frequencies of the graph between 
 
 Where a graph falls into communities, its lowest frequencies are nearly constant on these, to within a percent of their
 length on a block model, so that a filter of a few degrees finishes them. A vector below the cut that no community shows
-(a chain of nodes at the edge of one, say) is found by the random columns of the block, which have to grow enough for
-that: a random column holds about $1 / \sqrt{n}$ of any vector.
+(a chain of nodes at the edge of one, say) is found by the random columns of the block. These hold $1 / \sqrt{n}$ of any
+vector at first, so that it has to be measured when nothing is hidden any more
+(:attr:`krylow.refine.filtered.FilteredBlock.hidden`).
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
@@ -23,8 +22,6 @@ from krylow.start.gaussian import gaussian
 MOST = 256
 #: Least random columns of a block.
 RANDOM = 8
-#: What the random columns hold of a vector below the cut must grow to this many times what they hold of others.
-SHOWS = 8.0
 
 
 def community_block(
@@ -65,14 +62,3 @@ def community_block(
     level.prolong(V, X[:, :most])
     X[:, most:] = gaussian(L, columns - most, generator=generator, dtype=X.dtype)
     return X, theta[:k]
-
-
-def first_degree(theta: float, low: float, high: float, nodes: int, later: int) -> int:
-    """Return the degree of a filter for [low, high] that hides nothing, with one of at least degree ``later`` after it.
-
-    That is, random columns hold ``SHOWS`` times as much of a vector of frequency ``theta`` < low as of those above
-    ``low`` in the end, if they held the same of each of ``nodes`` before. At least ``later``.
-    """
-    rate = math.acosh(1 + 2 * (low - theta) / (high - low))
-    growth = SHOWS * math.sqrt(nodes / RANDOM) / math.cosh(later * rate)
-    return max(later, math.ceil(math.acosh(max(growth, 1.0)) / rate))
