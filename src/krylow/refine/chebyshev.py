@@ -278,7 +278,7 @@ def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int |
     if float(block.leakage[:k].max()) >= YOUNG:  # the lowest frequency may be far below the lowest estimate
         span, lowest = span**0.7, lowest.clamp(max=0)
     most = max(LEAST_DEGREE, min(MOST_DEGREE, int(math.log(2 * span) / float(rate(lowest)))))
-    guard = rate(block.theta[min(block.last_guards(k), block.theta.numel() - 1)])
+    guard = rate(block.theta[block.edge])
     for degree in range(LEAST_DEGREE, most):
         left = block.leakage[:k] / torch.cosh(degree * rates)
         unseen = block.unseen(k) * float(torch.cosh(degree * guard) / torch.cosh(degree * rates[-1])) ** 2
