@@ -42,10 +42,18 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
     width = _width(L, k, options)
 
     def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
-        X, near = _start_block(A, null, communities, k, width, options)
-        limit = options.max_products or 4000 * width
-        watch = Watch(A, options.tol, options.callback)
-        return filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch, near=near)
+        limit, watch = options.max_products or 4000 * width, Watch(A, options.tol, options.callback)
+        if communities is not None:
+            assert isinstance(A, SparseOperator)
+            X = community_block(A, _null_vector(A, null), communities, k, width, options.generator)
+            if X is not None:
+                pairs = filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch, planted=True)
+                if pairs is not None:
+                    return pairs
+        X = gaussian(A, width, generator=options.generator, dtype=torch.float32)
+        pairs = filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch)
+        assert pairs is not None
+        return pairs
 
     return _solved(L, k, run, f"a filtered block of {width} vectors", grouped=True)
 
@@ -160,18 +168,6 @@ def _solved(
         return replace(pairs, X=other.back_(pairs.X.contiguous()))
 
     return refined(L, k, ordered, why)
-
-
-def _start_block(
-    L: Operator, null: NullSpace | None, communities: Tensor | None, k: int, width: int, options: Options
-) -> tuple[Tensor, Tensor | None]:
-    """Return a block ``(n, width)`` in float32 and the frequencies of its first k columns; None where it is random."""
-    if communities is not None:
-        assert isinstance(L, SparseOperator)
-        made = community_block(L, _null_vector(L, null), communities, k, width, options.generator)
-        if made is not None:
-            return made
-    return gaussian(L, width, generator=options.generator, dtype=torch.float32), None
 
 
 def _null_vector(L: Operator, null: NullSpace | None) -> Tensor:

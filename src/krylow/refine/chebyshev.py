@@ -40,6 +40,8 @@ SETTLED = 1e-2
 NEAR = 5e-3
 #: One that is this part of it for so many sweeps, while the error does not fall, is none.
 SAME, PATIENCE = 1e-5, 8
+#: A start that is not random has to do in so many sweeps, with a gap by this factor.
+TRIALS, CLEAR = 4, 1.5
 #: The filter's degree aims at this much growth of the k-th vector over the block's last one in one sweep.
 GROWTH = 1e3
 DEGREES = (6, 64)
@@ -132,8 +134,8 @@ def filtered_subspace(
     tol: float,
     max_products: int,
     watch: Watch | None = None,
-    near: Tensor | None = None,
-) -> Ritz:
+    planted: bool = False,
+) -> Ritz | None:
     """Return Ritz pairs of one large graph from a filtered block that is stopped by its own measure of the error.
 
     Parameters
@@ -144,9 +146,9 @@ def filtered_subspace(
         ``(n, s)`` start block with s > k, overwritten.
     k, tol, max_products, watch
         As in :func:`chebyshev_subspace`.
-    near
-        ``(k,)`` the frequencies of X's first k columns, where these are near the wanted vectors already; the last
-        columns are random, :data:`~krylow.start.communities.RANDOM` of them at least.
+    planted
+        Whether X's first k columns are near the wanted vectors already, which are apart from all others by a clear gap;
+        a third of the other ones at least are random. None is returned where that turns out to be wrong.
     """
     A, D = working_precision(L, tol), L.double()
     if watch is not None:
@@ -154,11 +156,10 @@ def filtered_subspace(
         watch.count(D)
     block = FilteredBlock(A, X.to(A.dtype), spectrum_top(A))
     low, degree = block.high / FIRST_CUT, FIRST_DEGREE
-    if near is not None:
-        block.hidden = float(L.n)
-        degree = LEAST_DEGREE if float(near[-1]) <= low / 2 else degree
+    if planted:
+        block.hidden, degree = float(L.n), LEAST_DEGREE
     found = refine_block(block, D, k, tol=tol / DOUBT, max_products=max_products, watch=watch, low=low, degree=degree)
-    pairs = conclude(L, D, block, k, found)
+    pairs = None if found.hidden else conclude(L, D, block, k, found)
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
     return pairs
@@ -166,11 +167,24 @@ def filtered_subspace(
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a refinement ended: the error it measured, up to where its vectors stand apart, and whether by Ctrl-C."""
+    """How a refinement ended.
+
+    Attributes
+    ----------
+    error
+        That it measured.
+    well_defined
+        Up to where its vectors stand apart.
+    interrupted
+        Whether by Ctrl-C.
+    hidden
+        Whether its start, which was not random, may hide something.
+    """
 
     error: float
     well_defined: int
     interrupted: bool = False
+    hidden: bool = False
 
 
 def refine_block(
@@ -188,6 +202,7 @@ def refine_block(
 
     ``low`` is the lower end of the first filter's interval and ``degree`` its degree; later intervals begin at the
     frequency of the last guard, and their degree aims at the error that is left to remove. D is L in float64.
+    A start that is not random may not do: where something is found beside it, or may be hidden still.
     """
     A, width = block.L, block.X.shape[1]
     limit = A.products + max_products - 2 * width
@@ -206,6 +221,8 @@ def refine_block(
                 error = outcome.error
             if watch is not None:
                 watch.report(error)
+            if block.hidden and (block.sweeps > TRIALS or not _clear(block, k)):
+                return replace(outcome, hidden=True)
             if (error <= tol or tied(block, outcome, k, tol)) and block.unseen(k) <= 1:
                 return outcome
             # Copies of one frequency on either side of the cut look to each other like something that leaks.
@@ -217,6 +234,11 @@ def refine_block(
             low = min(low, max(float(block.theta[-1]), float(block.theta[0]) + 1e-7 * block.high))
     except KeyboardInterrupt:
         return replace(outcome, interrupted=True)
+
+
+def _clear(block: FilteredBlock, k: int) -> bool:
+    """Return whether the first k frequencies are clearly apart from what else was found."""
+    return float(block.theta[k]) >= CLEAR * float(block.theta[k - 1])
 
 
 def tied(block: FilteredBlock, outcome: Outcome, k: int, tol: float) -> bool:
@@ -278,10 +300,9 @@ def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int |
     if float(block.leakage[:k].max()) >= YOUNG:  # the lowest frequency may be far below the lowest estimate
         span, lowest = span**0.7, lowest.clamp(max=0)
     most = max(LEAST_DEGREE, min(MOST_DEGREE, int(math.log(2 * span) / float(rate(lowest)))))
-    guard = rate(block.theta[block.edge])
     for degree in range(LEAST_DEGREE, most):
         left = block.leakage[:k] / torch.cosh(degree * rates)
-        unseen = block.unseen(k) * float(torch.cosh(degree * guard) / torch.cosh(degree * rates[-1])) ** 2
+        unseen = block.unseen(k) / float(torch.cosh(degree * rates[-1])) ** 2
         if float(left.square().mean()) <= AIM * tol and unseen <= AIM_UNSEEN:
             return degree
     return most

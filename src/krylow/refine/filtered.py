@@ -39,7 +39,7 @@ ROUNDING = 2.0
 #: What two vectors leak is hardly ever parallel: the part of their product that is counted as mixing them in any case.
 OVERLAP = 0.02
 #: A filtered vector of which this part left the span of the block is not settled.
-MOVES = 0.3
+MOVES = 0.1
 #: What random columns hold of a vector must be this many times what they hold of all others, squared, for it to show.
 SHOWS = 4.0
 #: Steps of the Lanczos run that bounds the spectrum from above.
@@ -218,10 +218,8 @@ class FilteredBlock:
         ``(s,)`` float64 norms of what each vector holds of frequencies outside the block, as far as the filter tells.
     noise
         What the last filter's rounding leaves in a vector.
-    edge
-        The first guard that may be anything, at least the last third's first: those before it have settled.
     hidden
-        What guards that move hold of all vectors together over what they hold of any one below the k-th, squared: n at
+        What the last guards hold of all vectors together over what they hold of any one below the k-th, squared: n at
         first, where the other columns are not random. A vector that those lack shows when this is below the number of
         such guards. 0: all columns were random, and nothing is hidden.
     """
@@ -232,7 +230,6 @@ class FilteredBlock:
         self.X = X if orthonormal else orthonormalize_(X)
         self._spare = [empty(*X.shape, dtype=X.dtype, device=X.device) for _ in range(2)]
         self._last = 0  # the buffer that a filter wrote last
-        self.edge = X.shape[1] - 1
         self.sweeps = 0
         self.noise, self.hidden = 0.0, 0.0
         s = X.shape[1]
@@ -253,8 +250,8 @@ class FilteredBlock:
         left = (S - Q.mT @ G.mT @ G @ Q).diagonal().clamp(min=0).sqrt()
         noise = self.noise = 4 * degree**0.5 * torch.finfo(Y.dtype).eps
         # What is outside may grow as much as a guard does that still moves: it need not be the next one yet.
-        self.edge = min(max(self._settled(left / mu.clamp(min=dropped), k), self._last_guards(k)), mu.numel() - 1)
-        outside = max(dropped, float(mu[self.edge]) if mu.numel() > k else dropped)
+        edge = min(max(_first_loose(left / mu.clamp(min=dropped), k), self._last_guards(k)), mu.numel() - 1)
+        outside = max(dropped, float(mu[edge]) if mu.numel() > k else dropped)
         grown = mu > 1.05 * outside
         before = torch.where(grown, left / (mu - outside), torch.ones_like(mu)).clamp(max=1)
         # The last sweep foretold this leakage: what it was too low by, this one is likely to be, too.
@@ -264,7 +261,7 @@ class FilteredBlock:
         self.leakage = (before * contraction + noise) * (optimism if self.sweeps else 1.0)
         self.sweeps += 1
         if self.hidden:
-            self.hidden *= float(S.diagonal()[self.edge :].mean() / mu[k - 1].clamp(min=dropped).square())
+            self.hidden *= float(S.diagonal()[self._last_guards(k) :].mean() / mu[k - 1].clamp(min=dropped).square())
         ahead = S.diagonal() / mu.clamp(min=dropped)  # of x^T p^2 x / x^T p x, half a sweep further than x^T p x
         inverse = torch.cosh(torch.acosh((ahead / dropped).clamp(min=1)) / degree)
         self.theta = ((self.high + low) / 2 - (self.high - low) / 2 * inverse).cummax(0).values
@@ -318,14 +315,9 @@ class FilteredBlock:
         """Return where the last third of the guards begins."""
         return k + 2 * (self.X.shape[1] - k) // 3
 
-    def _settled(self, moved: Tensor, k: int) -> int:
-        """Return the first guard of those that move, given by how much each column does."""
-        loose = torch.nonzero(moved[k:] > MOVES)
-        return k + int(loose[0]) if loose.numel() else moved.numel()
-
     def unseen(self, k: int) -> float:
         """Return by what factor ``hidden`` has to fall until no vector below the k-th is; 1 and less: none is."""
-        return SHOWS * self.hidden / max(1, self.X.shape[1] - self.edge)
+        return SHOWS * self.hidden / max(1, self.X.shape[1] - self._last_guards(k))
 
     def multiplied(self, L: Operator, tol: float, restrict: Callable[[Tensor], Tensor] | None = None) -> Product:
         """Return what L, which is in float64, makes of the block, as exactly as an error of ``tol`` needs it."""
@@ -391,3 +383,9 @@ class FilteredBlock:
         near = self.theta[:k].nan_to_num(posinf=0.0).to(basis)
         theta, residuals = L.quotients(basis, near)
         return theta, basis, residuals
+
+
+def _first_loose(moved: Tensor, k: int) -> int:
+    """Return the first guard that is not settled, given by how much each column moves; their number if all are."""
+    loose = torch.nonzero(moved[k:] > MOVES)
+    return k + int(loose[0]) if loose.numel() else moved.numel()

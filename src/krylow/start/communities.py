@@ -22,12 +22,14 @@ from krylow.start.gaussian import gaussian
 MOST = 256
 #: Least random columns of a block.
 RANDOM = 8
+#: By what factor the next frequency has to lie above the last wanted one: communities that differ are split by none.
+CLEAR = 2.0
 
 
 def community_block(
     L: SparseOperator, vector: Tensor, labels: Tensor, k: int, columns: int, generator: torch.Generator | None = None
-) -> tuple[Tensor, Tensor] | None:
-    """Return a start block and the frequencies of its first k columns, which are constant on communities.
+) -> Tensor | None:
+    """Return a start block whose first k columns are constant on communities, where k frequencies are theirs.
 
     Parameters
     ----------
@@ -44,8 +46,8 @@ def community_block(
 
     Returns
     -------
-    The block ``(n, columns)`` in float32 and the frequencies ``(k,)``, or None where there are fewer communities than
-    wanted frequencies.
+    The block ``(n, columns)`` in float32, or None where there are fewer communities than wanted frequencies, or more
+    of them have frequencies as low as these.
     """
     sizes = torch.bincount(labels)
     if sizes.numel() > MOST:
@@ -57,8 +59,10 @@ def community_block(
     if most < k:
         return None
     level = joined(L, vector, labels.cpu().numpy(), count)
-    theta, V = lowest_eigenpairs(level.coarse.to_dense(), most)
+    theta, V = lowest_eigenpairs(level.coarse.to_dense(), count)
+    if count > k and float(theta[k]) < CLEAR * float(theta[k - 1]):
+        return None
     X = empty(L.n, columns, dtype=torch.float32, device=L.device)
-    level.prolong(V, X[:, :most])
+    level.prolong(V[:, :most], X[:, :most])
     X[:, most:] = gaussian(L, columns - most, generator=generator, dtype=X.dtype)
-    return X, theta[:k]
+    return X
