@@ -25,7 +25,7 @@ FIRST_DEGREE = 8
 LEAST_DEGREE, MOST_DEGREE = 4, 96
 AIM = 0.3
 #: And what they aim at where vectors may be hidden: guards do not grow as little as the polynomial is at its least.
-AIM_UNSEEN = 0.1
+AIM_UNSEEN = 0.02
 #: Vectors that leak so much are not near any frequency yet.
 YOUNG = 0.3
 #: How far the values of one filter may lie apart before rounding covers the smaller ones.

@@ -41,7 +41,7 @@ OVERLAP = 0.02
 #: A filtered vector of which this part left the span of the block is not settled.
 MOVES = 0.1
 #: What random columns hold of a vector must be this many times what they hold of all others, squared, for it to show.
-SHOWS = 4.0
+SHOWS = 10.0
 #: Steps of the Lanczos run that bounds the spectrum from above.
 TOP_STEPS = 8
 #: How much larger than at the lowest frequency found a filter may be at the end of the spectrum: its square is summed.
@@ -219,9 +219,9 @@ class FilteredBlock:
     noise
         What the last filter's rounding leaves in a vector.
     hidden
-        What the last guards hold of all vectors together over what they hold of any one below the k-th, squared: n at
-        first, where the other columns are not random. A vector that those lack shows when this is below the number of
-        such guards. 0: all columns were random, and nothing is hidden.
+        What guards hold of all vectors together over what they hold of any one below the k-th, squared: n at first, if
+        the other columns are not random. A vector that those lack shows when this is below the number of guards.
+        0: all columns were random, and nothing is hidden.
     """
 
     def __init__(self, L: Operator, X: Tensor, high: float, *, orthonormal: bool = False) -> None:
@@ -261,7 +261,7 @@ class FilteredBlock:
         self.leakage = (before * contraction + noise) * (optimism if self.sweeps else 1.0)
         self.sweeps += 1
         if self.hidden:
-            self.hidden *= float(S.diagonal()[self._last_guards(k) :].mean() / mu[k - 1].clamp(min=dropped).square())
+            self.hidden *= float(S.diagonal()[k:].mean() / mu[k - 1].clamp(min=dropped).square())
         ahead = S.diagonal() / mu.clamp(min=dropped)  # of x^T p^2 x / x^T p x, half a sweep further than x^T p x
         inverse = torch.cosh(torch.acosh((ahead / dropped).clamp(min=1)) / degree)
         self.theta = ((self.high + low) / 2 - (self.high - low) / 2 * inverse).cummax(0).values
@@ -317,7 +317,7 @@ class FilteredBlock:
 
     def unseen(self, k: int) -> float:
         """Return by what factor ``hidden`` has to fall until no vector below the k-th is; 1 and less: none is."""
-        return SHOWS * self.hidden / max(1, self.X.shape[1] - self._last_guards(k))
+        return SHOWS * self.hidden / max(1, self.X.shape[1] - k)
 
     def multiplied(self, L: Operator, tol: float, restrict: Callable[[Tensor], Tensor] | None = None) -> Product:
         """Return what L, which is in float64, makes of the block, as exactly as an error of ``tol`` needs it."""
