@@ -60,9 +60,8 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
 
 def multilevel(L: Operator, k: int, options: Options) -> Subspace:
     """Refine the answer of coarser graphs."""
-    width = _width(
-        L, k, options, guards=GUARDS, line=8
-    )  # neighbours are near: a narrow block pays more than whole lines
+    # Neighbours are near: a narrow block pays more than whole lines of the cache.
+    width = _width(L, k, options, guards=GUARDS, line=8)
 
     def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
         S = A if isinstance(A, SparseOperator) else _sparse(A)
