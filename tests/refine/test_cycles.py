@@ -34,7 +34,7 @@ def run(problem, dtype, tol):
     L, level, coarse, truth = problem
     block = start(problem, dtype)
     outcome = cycles.run_cycles(block, L, level, coarse, K, tol=tol, max_products=10**6, watch=None)
-    return block, outcome, float(subspace_error(block.X[:, :K].double(), truth))
+    return block, outcome, float(subspace_error(block.turned()[:, :K].double(), truth))
 
 
 @pytest.mark.parametrize(("dtype", "tol"), [(torch.float32, 1e-3), (torch.float32, 1e-6), (torch.float64, 1e-9)])

@@ -17,7 +17,7 @@ from krylow.linalg.cg import conjugate_gradients
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import Outcome, judge, tied
 from krylow.refine.coarsest import Coarsest
-from krylow.refine.filtered import OVERLAP, FilteredBlock, grams, lengths, residual_gram, rotate_, single
+from krylow.refine.filtered import EXACT_TOL, OVERLAP, FilteredBlock, grams, lengths, residual_gram, single
 from krylow.refine.progress import Watch
 from krylow.start.aggregation import Aggregation
 
@@ -83,8 +83,8 @@ def run_cycles(
 ) -> Outcome | None:
     """Smooth, measure and correct until the error is at most ``tol``; None where cycles do not pay any more.
 
-    Before, the block is the coarse answer prolonged; after, its columns are Ritz vectors, or any basis of their span
-    where None is returned.
+    Before, the block is the coarse answer prolonged; after, its columns are Ritz vectors when turned, or any basis of
+    their span where None is returned.
     """
     A, width = block.L, block.X.shape[1]
     limit = A.products + max_products
@@ -128,7 +128,7 @@ def run_cycles(
     except KeyboardInterrupt:
         outcome = replace(outcome, interrupted=True)
     if look is not None:
-        rotate_(block.X, look.C)
+        block.turn = look.C
     return outcome
 
 
@@ -150,7 +150,8 @@ def _look(
     former = block.smooth(degree, low)
     made = block.multiplied(D, tol, level.restrict)
     assert made.restricted is not None
-    S, G = grams((block.X, block.X), (former, block.X))
+    rough = tol >= EXACT_TOL
+    S, G, *LL = grams((block.X, block.X), (former, block.X), *([(made.LX, made.LX)] if rough else []))
     R, failed = torch.linalg.cholesky_ex(S, upper=True)
     if int(failed) or float((R.diagonal() / S.diagonal().sqrt()).min()) < DEPENDENT:
         return None
@@ -171,7 +172,9 @@ def _look(
     block.leakage = (high_part.square() + low_part.square()).sqrt().clamp(max=1)
     low_coupling = (rho.mT @ Z).cpu()
     # The residuals that no coarser vector sees, over the frequency at which they are as large as what leaks there.
-    residuals = residual_gram(block.X, made.LX, torch.cholesky_solve(made.H, R, upper=True))
+    within = torch.cholesky_solve(made.H, R, upper=True)  # L X in the basis X
+    # A difference of sums is exact enough while little is asked for, and else the sums are those of differences.
+    residuals = LL[0] - made.H @ within if rough else residual_gram(block.X, made.LX, within)
     unseen = (C.mT @ residuals @ C - rho.mT @ rho).cpu()
     at = (unseen.diagonal().clamp(min=0).sqrt() / high_part).clamp(low, block.high).sqrt()
     coupling = (low_coupling + low_coupling.mT) / 2 + unseen / at / at[:, None]

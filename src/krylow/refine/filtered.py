@@ -103,15 +103,15 @@ def spectrum_top(L: Operator, *, generator: torch.Generator | None = None) -> fl
     return min(bound, float(theta[-1]) + beta[-1])
 
 
-def gram(X: Tensor, Y: Tensor) -> Tensor:
-    """Return X^T Y in float64, by blocks of rows; float32 only inside a block, and only if both are."""
-    return grams((X, Y))[0]
+def gram(X: Tensor, Y: Tensor, inside: torch.dtype | None = None) -> Tensor:
+    """Return X^T Y in float64, by blocks of rows; ``inside`` a block in float32 if both are, unless that is given."""
+    return grams((X, Y), inside=inside)[0]
 
 
-def grams(*pairs: tuple[Tensor, Tensor]) -> list[Tensor]:
+def grams(*pairs: tuple[Tensor, Tensor], inside: torch.dtype | None = None) -> list[Tensor]:
     """Return :func:`gram` of each pair, in one pass over the rows of all of them."""
     totals = [torch.zeros(X.shape[1], Y.shape[1], dtype=torch.float64, device=X.device) for X, Y in pairs]
-    dtypes = [torch.promote_types(X.dtype, Y.dtype) for X, Y in pairs]
+    dtypes = [inside or torch.promote_types(X.dtype, Y.dtype) for X, Y in pairs]
     for i in range(0, pairs[0][0].shape[0], ROWS):
         for total, dtype, (X, Y) in zip(totals, dtypes, pairs, strict=True):
             total += X[i : i + ROWS].to(dtype).mT @ Y[i : i + ROWS].to(dtype)
@@ -211,7 +211,9 @@ class FilteredBlock:
     Attributes
     ----------
     X
-        ``(n, s)`` orthonormal, in the order of rising frequency.
+        ``(n, s)`` orthonormal, in the order of rising frequency after ``turn``.
+    turn
+        ``(s, s)`` float64 by which X has to be multiplied for that; None: it need not be.
     theta
         ``(s,)`` float64 estimates of the frequencies, infinite before the first sweep.
     leakage
@@ -231,6 +233,7 @@ class FilteredBlock:
         self._spare = [empty(*X.shape, dtype=X.dtype, device=X.device) for _ in range(2)]
         self._last = 0  # the buffer that a filter wrote last
         self.sweeps = 0
+        self.turn: Tensor | None = None
         self.noise, self.hidden = 0.0, 0.0
         s = X.shape[1]
         self.theta = torch.full((s,), torch.inf, dtype=torch.float64)
@@ -274,7 +277,7 @@ class FilteredBlock:
         """
         Y, former = self._filter(degree, low, 0.0), self.X
         self.noise = 4 * degree**0.5 * torch.finfo(Y.dtype).eps
-        self.X, self._spare[self._last] = Y, former
+        self.X, self._spare[self._last], self.turn = Y, former, None
         return former
 
     def _bounded_degree(self, low: float, first: float) -> int:
@@ -287,7 +290,7 @@ class FilteredBlock:
 
     def _take(self, Y: Tensor, Q: Tensor, S: Tensor) -> None:
         """Make the filtered block Y, rotated by Q to inner products S, the block, and the old one a buffer."""
-        self.X, spare = orthonormalize_(Y, S.to(Y.device), Q.to(Y.device)), self.X
+        self.X, spare, self.turn = orthonormalize_(Y, S.to(Y.device), Q.to(Y.device)), self.X, None
         self._spare[self._last] = spare
 
     def _filter(self, degree: int, low: float, first: float) -> Tensor:
@@ -343,7 +346,7 @@ class FilteredBlock:
         return Product(LX, H, rounding.cpu(), restricted)
 
     def align(self, L: Operator, tol: float) -> Tensor:
-        r"""Rotate to the Ritz vectors of L, which is in float64, and return how they may still be mixed, ``(s, s)``.
+        r"""Turn to the Ritz vectors of L, which is in float64, and return how they may still be mixed, ``(s, s)``.
 
         Vector i holds about $e_i^\top (L - \theta_i) e_j / (\theta_j - \theta_i)$ of the frequency of vector j, where
         $e_i$ is what it leaks. That is the product of their residuals, which is known, over the frequency at which they
@@ -352,7 +355,7 @@ class FilteredBlock:
         made = self.multiplied(L, tol)
         residuals = residual_gram(self.X, made.LX, made.H).cpu()
         self.theta, Q = torch.linalg.eigh(made.H.cpu())
-        rotate_(self.X, Q.to(self.X.device))
+        self.turn = Q.to(self.X.device)
         residuals = Q.mT @ residuals @ Q  # inner products
         size = residuals.diagonal().clamp(min=0).sqrt() + made.rounding
         self.leakage = (Q.square().mT @ self.leakage.square()).sqrt()
@@ -374,12 +377,27 @@ class FilteredBlock:
         mixing = coupling / apart.clamp(min=torch.finfo(torch.float64).tiny)
         return torch.where(beyond, mixing, torch.zeros_like(mixing))
 
+    def turned(self) -> Tensor:
+        """Return the block turned, in its own room."""
+        if self.turn is not None:
+            rotate_(self.X, self.turn)
+            self.turn = None
+        return self.X
+
     def finish(self, L: Operator, k: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return Rayleigh quotients, the first k vectors ``(n, k)`` and residuals in float64; the block is spent."""
         self._spare = []
-        basis = empty(self.X.shape[0], k, dtype=torch.float64, device=self.X.device).copy_(self.X[:, :k])
-        self.X = basis[:0]
-        orthonormalize_(basis)
+        X, self.X = self.X, self.X[:0]
+        C = torch.eye(X.shape[1], dtype=torch.float64, device=X.device) if self.turn is None else self.turn
+        R, failed = torch.linalg.cholesky_ex(C.mT @ gram(X, X, torch.float64) @ C, upper=True)
+        if not int(failed):
+            C = torch.linalg.solve_triangular(R, C, upper=True, left=False)
+        basis = empty(X.shape[0], k, dtype=torch.float64, device=X.device)
+        for i in range(0, X.shape[0], ROWS):
+            torch.mm(X[i : i + ROWS].to(torch.float64), C[:, :k], out=basis[i : i + ROWS])
+        del X
+        if int(failed):
+            orthonormalize_(basis)
         near = self.theta[:k].nan_to_num(posinf=0.0).to(basis)
         theta, residuals = L.quotients(basis, near)
         return theta, basis, residuals

@@ -107,7 +107,7 @@ def _solve(
         found, _ = _solve(
             single(C) if tol >= 1e-8 else C, C, level.vector, k, width, ask, COARSE_PASSES * width, generator, None
         )
-        coarse = Coarsest(found.theta[:width], found.X[:, :width])
+        coarse = Coarsest(found.theta[:width], found.turned()[:, :width])
     X = level.prolong(coarse.V, empty(A.n, width, dtype=A.dtype, device=A.device))
     block = FilteredBlock(A, X, high, orthonormal=True)
     outcome = run_cycles(block, D, level, coarse, k, tol=tol, max_products=max_products, watch=watch)
