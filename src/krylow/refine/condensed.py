@@ -49,6 +49,8 @@ PROOF_SLACK = 1e4
 CUTS = (0.7, 0.3)
 #: Products after another start, which is to find what those before it have missed, and most starts at a time.
 PROBE, MOST_STARTS = 16, 16
+#: Least vectors that take longer to improve than to count beforehand whether one is missing.
+MANY = 16
 #: Values that differ by less, relatively, after another start are the same.
 SAME = 1e-3
 #: Rows of a block that are worked on at a time.
@@ -217,6 +219,11 @@ def _run(problem: _Problem, size: int, rng: np.random.Generator) -> _Found | Non
         values, Y, residuals = _iterate(lanczos, problem, least)
         if core.M is not None and (values.size <= wanted or core.slowest > SLOW * values[wanted - 1]):
             return None
+        overlooked = _overlooked(problem, values) if starts == 1 else 0
+        if 0 < overlooked <= MOST_STARTS and problem.most > 0:
+            lanczos.start(overlooked)
+            starts, least = 1 + overlooked, PROBE + 2 * lanczos.waiting
+            continue
         vectors = lanczos.vectors(Y[:, : wanted + 1])
         found = _judged(problem, vectors, values, residuals) if core.M is None else _polished(problem, vectors, values)
         if found is None:
@@ -320,6 +327,17 @@ def _rotated(Z: np.ndarray, W: np.ndarray, problem: _Problem) -> np.ndarray:
         part = slice(start, start + CHUNK)
         X[part, first:] = Z[part] @ W[:, : problem.wanted]
     return X
+
+
+def _overlooked(problem: _Problem, values: np.ndarray) -> int:
+    """Return how many frequencies the core's values lack by count, before their vectors are improved for nothing."""
+    if problem.core.M is None or not MANY <= problem.wanted < values.size:
+        return 0
+    low, high = (1 / float(value) for value in values[problem.wanted - 1 : problem.wanted + 1])
+    counted = problem.core.below(problem.factor, low + CUTS[0] * (high - low) - problem.core.shift)
+    if counted is None or not counted[1] < (1 - CUTS[0]) * (high - low):
+        return 0
+    return max(0, counted[0] - problem.wanted - problem.null.shape[1])
 
 
 def _counted(problem: _Problem, found: _Found) -> tuple[int, _Found]:

