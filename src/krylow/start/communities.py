@@ -4,7 +4,7 @@ Where a graph falls into communities, its lowest frequencies are nearly constant
 length on a block model, so that a filter of a few degrees finishes them. A vector below the cut that no community shows
 (a chain of nodes at the edge of one, say) is found by the random columns of the block. These hold $1 / \sqrt{n}$ of any
 vector at first, so that it has to be measured when nothing is hidden any more
-(:attr:`krylow.refine.filtered.FilteredBlock.hidden`).
+(``FilteredBlock.hidden`` in :mod:`krylow.refine.filtered`).
 """
 
 from __future__ import annotations
