@@ -15,7 +15,8 @@ from krylow.testing import block_diagonal, grid, path, random_graph
 @pytest.fixture(params=["compiled", "numpy"], autouse=True)
 def kernel(request, monkeypatch):
     if request.param == "numpy":
-        monkeypatch.setattr(walks, "compiled", lambda function: None)
+        for name in ("compiled", "asking"):
+            monkeypatch.setattr(walks, name, lambda function: None)
     else:
         pytest.importorskip("numba")
 
