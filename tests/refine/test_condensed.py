@@ -196,3 +196,17 @@ def test_the_gradient_is_that_of_the_projector():
     torch.testing.assert_close(
         paired + paired.T, expected + expected.T, rtol=1e-4, atol=1e-4 * float(by_entry.abs().max())
     )
+
+
+def test_what_the_values_lack_is_counted_beforehand(monkeypatch):
+    pytest.importorskip("numba")
+    monkeypatch.setattr(condensed, "MANY", 1)
+    L = kl.laplacian(ROADS)
+    core = condensed.core_of(L)
+    factor = elimination.Factor(core.S + scipy.sparse.eye_array(core.S.shape[0]) * 1e-9)
+    null = np.full((L.n, 1), L.n**-0.5)
+    values = 1 / lowest(L.to_dense(), 12)[0].numpy()[1:]
+    problem = condensed._Problem(core, factor, 9, 8, null, 8.0, 1e-3, 1000)
+    assert condensed._overlooked(problem, values) == 0
+    assert condensed._overlooked(problem, np.delete(values, 3)) == 1
+    assert condensed._overlooked(problem, np.delete(values, [2, 5])) == 2

@@ -92,3 +92,15 @@ def test_no_products_no_claim(problem):
         start(problem, torch.float64), L, level, coarse, K, tol=1e-6, max_products=10, watch=None
     )
     assert math.isinf(outcome.error)
+
+
+def test_residuals_are_those_of_the_sums(problem, monkeypatch):
+    """The two ways to the inner products of residuals tell the same of how vectors are mixed."""
+    L, level, coarse, _ = problem
+    inner = coarse.V.mT @ coarse.V
+    looks = []
+    for exact in (0.0, 1.0):
+        monkeypatch.setattr(cycles, "EXACT_TOL", exact)
+        looks.append(cycles._look(start(problem, torch.float64), inner, L, level, coarse, K, 8, 8 / 30, 0.5))
+    torch.testing.assert_close(looks[0].mixing, looks[1].mixing)
+    assert looks[0].left == pytest.approx(looks[1].left)

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from krylow.linalg.cg import conjugate_gradients
+from krylow.linalg.row_blocks import grams, lengths, residual_gram
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import Outcome, judge, tied
 from krylow.refine.coarsest import Coarsest
-from krylow.refine.filtered import EXACT_TOL, OVERLAP, FilteredBlock, grams, lengths, residual_gram, single
+from krylow.refine.filtered import EXACT_TOL, OVERLAP, FilteredBlock, single
 from krylow.refine.progress import Watch
 from krylow.start.aggregation import Aggregation
 

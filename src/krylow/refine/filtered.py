@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from krylow._memory import empty
+from krylow.linalg.row_blocks import ROWS, gram, grams, lengths, orthonormalize_, residual_gram, rotate_
 from krylow.operators import DenseOperator, Operator, SparseOperator
 from krylow.operators.base import COLUMNS
 
@@ -30,8 +31,6 @@ from krylow.operators.base import COLUMNS
 LINE = 16
 #: Sizes of a spectrum's larger end for which float32 serves.
 SINGLE_RANGE = 1e-12, 1e15
-#: Rows that are multiplied together before their sums join the float64 ones: some blocks of them fit a cache.
-ROWS = 2048
 #: For errors below this one, inner products of L X are float64 even inside a block of rows.
 EXACT_TOL = 1e-4
 #: Rounding of the inner products of a block of rows, in units of eps.
@@ -101,76 +100,6 @@ def spectrum_top(L: Operator, *, generator: torch.Generator | None = None) -> fl
     off = torch.tensor(beta[:-1], dtype=torch.float64)
     theta = torch.linalg.eigvalsh(T + torch.diag(off, 1) + torch.diag(off, -1))
     return min(bound, float(theta[-1]) + beta[-1])
-
-
-def gram(X: Tensor, Y: Tensor, inside: torch.dtype | None = None) -> Tensor:
-    """Return X^T Y in float64, by blocks of rows; ``inside`` a block in float32 if both are, unless that is given."""
-    return grams((X, Y), inside=inside)[0]
-
-
-def grams(*pairs: tuple[Tensor, Tensor], inside: torch.dtype | None = None) -> list[Tensor]:
-    """Return :func:`gram` of each pair, in one pass over the rows of all of them."""
-    totals = [torch.zeros(X.shape[1], Y.shape[1], dtype=torch.float64, device=X.device) for X, Y in pairs]
-    dtypes = [inside or torch.promote_types(X.dtype, Y.dtype) for X, Y in pairs]
-    for i in range(0, pairs[0][0].shape[0], ROWS):
-        for total, dtype, (X, Y) in zip(totals, dtypes, pairs, strict=True):
-            total += X[i : i + ROWS].to(dtype).mT @ Y[i : i + ROWS].to(dtype)
-    return totals
-
-
-def lengths(X: Tensor) -> Tensor:
-    """Return the lengths of the columns of X in float64, by blocks of rows: a tenth of the time of torch's norm."""
-    total = torch.zeros(X.shape[1], dtype=torch.float64, device=X.device)
-    for i in range(0, X.shape[0], ROWS):
-        total += X[i : i + ROWS].square().sum(0)
-    return total.sqrt()
-
-
-def residual_gram(X: Tensor, Y: Tensor, C: Tensor) -> Tensor:
-    """Return the inner products of the columns of Y - X C in float64, by blocks of rows."""
-    C = C.to(X.dtype)
-    total = torch.zeros(Y.shape[1], Y.shape[1], dtype=torch.float64, device=X.device)
-    for i in range(0, X.shape[0], ROWS):
-        rest = torch.addmm(Y[i : i + ROWS], X[i : i + ROWS], C, alpha=-1)
-        total += rest.mT @ rest
-    return total
-
-
-def rotate_(X: Tensor, C: Tensor) -> Tensor:
-    """Replace X by X C, row block by row block, and return it."""
-    C = C.to(X.dtype)
-    for i in range(0, X.shape[0], ROWS):
-        X[i : i + ROWS] = X[i : i + ROWS] @ C
-    return X
-
-
-def orthonormalize_(X: Tensor, inner: Tensor | None = None, Q: Tensor | None = None) -> Tensor:
-    """Make the columns of X, or of X Q, whose inner products are known then, orthonormal in place.
-
-    In their order, as Gram and Schmidt do, so that the first columns span what they did: a filtered guard holds much
-    of the wanted vectors, which would else flow back into these. A column that depends on those before it to rounding
-    becomes what rounding makes of it, a random one. Repeated as often as rounding asks for.
-    """
-    eps = torch.finfo(X.dtype).eps  # of the inner products, which are float32 inside a block of rows
-    eye = torch.eye(X.shape[1], dtype=torch.float64, device=X.device)
-    turn = eye if Q is None else Q
-    if inner is not None and float(inner.diagonal().min()) <= eps * float(inner.diagonal().max()):
-        rotate_(X, turn)  # lengths are below the rounding of sums that were rotated
-        turn, inner = eye, None
-    for _ in range(4):
-        S = gram(X, X) if inner is None else inner
-        scale = S.diagonal().clamp(min=torch.finfo(torch.float64).tiny).rsqrt()
-        S = S * scale[:, None] * scale
-        R, info = torch.linalg.cholesky_ex(S, upper=True)
-        dependent = bool(info) or float(R.diagonal().min()) < 8 * eps**0.5
-        if dependent:
-            X.copy_(torch.linalg.qr(rotate_(X, turn * scale)).Q)
-        else:
-            rotate_(X, turn @ torch.linalg.solve_triangular(R, torch.diag(scale), upper=True, left=False))
-        turn, inner = eye, None
-        if not dependent and float(R.diagonal().min()) > 0.5:
-            break
-    return X
 
 
 class Product(NamedTuple):

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 
 from krylow.linalg.components import NullSpace
+from krylow.linalg.row_blocks import ROWS, gram, orthonormalize_
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import DOUBT, SINGLE_TOL, Outcome, conclude
-from krylow.refine.filtered import ROWS, FilteredBlock, fits_single, gram, orthonormalize_
+from krylow.refine.filtered import FilteredBlock, fits_single
 from krylow.refine.pencil import first_frequency, scale
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz

@@ -1,0 +1,67 @@
+"""Inner products and rotations of tall blocks, beside those made at once."""
+
+import torch
+
+from krylow.linalg.row_blocks import gram, grams, lengths, orthonormalize_, residual_gram, rotate_
+
+F64 = torch.float64
+
+
+def test_gram_is_summed_in_double():
+    X = torch.randn(20000, 3, generator=torch.Generator().manual_seed(0))
+    assert gram(X, X).dtype == F64
+    torch.testing.assert_close(gram(X, X), X.double().mT @ X.double(), rtol=1e-6, atol=1e-2)
+
+
+def test_orthonormalize_keeps_the_span_of_leading_columns():
+    X = torch.randn(500, 6, dtype=F64, generator=torch.Generator().manual_seed(0))
+    X[:, 3:] += 1e4 * X[:, :3]  # guards that are mostly the wanted vectors
+    Q = orthonormalize_(X.clone())
+    torch.testing.assert_close(Q.mT @ Q, torch.eye(6, dtype=F64), rtol=0, atol=1e-10)
+    outside = X[:, :3] - Q[:, :3] @ (Q[:, :3].mT @ X[:, :3])
+    assert float(outside.norm()) <= 1e-9
+
+
+def test_orthonormalize_survives_dependent_columns():
+    X = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
+    X[:, 3] = X[:, 0] - X[:, 1]
+    Q = orthonormalize_(X)
+    assert Q.isfinite().all()
+    torch.testing.assert_close(Q.mT @ Q, torch.eye(4), rtol=0, atol=1e-4)
+
+
+def test_rotate_in_place():
+    X = torch.randn(9000, 3, dtype=F64, generator=torch.Generator().manual_seed(0))
+    C = torch.randn(3, 3, dtype=F64, generator=torch.Generator().manual_seed(1))
+    expected = X @ C
+    assert rotate_(X, C) is X
+    torch.testing.assert_close(X, expected)
+
+
+def test_inner_products_by_blocks_of_rows():
+    generator = torch.Generator().manual_seed(0)
+    X, Y, C = (torch.randn(*shape, generator=generator) for shape in ((5000, 3), (5000, 2), (3, 2)))
+    X, Y, C = X.double(), Y.double(), C.double()
+    rest = Y - X @ C
+    torch.testing.assert_close(residual_gram(X, Y, C), rest.mT @ rest)
+    both = grams((X, X), (X, Y))
+    torch.testing.assert_close(both[0], X.mT @ X)
+    torch.testing.assert_close(both[1], X.mT @ Y)
+
+
+def test_a_block_is_turned_and_made_orthonormal_at_once():
+    """What was rotated and then made orthonormal, from known inner products or, where these are lost, from new ones."""
+    generator = torch.Generator().manual_seed(4)
+    X = torch.randn(5000, 6, dtype=F64, generator=generator)
+    Q = torch.linalg.qr(torch.randn(6, 6, dtype=F64, generator=generator)).Q
+    for scale in (1.0, 1e-9):
+        Y = X @ torch.diag(torch.tensor([1, 1, 1, 1, 1, scale], dtype=F64))
+        expected = orthonormalize_(Y @ Q)
+        found = orthonormalize_(Y.clone(), Q.mT @ (Y.mT @ Y) @ Q, Q)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+
+
+def test_lengths():
+    X = torch.randn(5000, 3, generator=torch.Generator().manual_seed(5))
+    torch.testing.assert_close(lengths(X), torch.linalg.vector_norm(X.double(), dim=0))
+    assert lengths(X).dtype == F64
