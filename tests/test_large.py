@@ -60,3 +60,18 @@ def test_weights_beyond_what_float32_holds(family, k):
         found = kl.subspace(L * scale, k, tol=1e-3)
         assert found.status is Status.CONVERGED
         assert float(kl.metrics.subspace_error(found.basis, truth)) <= 1e-3
+
+
+@pytest.mark.parametrize("method", ["chebyshev", "multilevel"])
+def test_a_graph_whose_whole_spectrum_is_below_zero(method):
+    """All weights negative: L is minus a Laplacian, and its lowest frequencies are that one's highest."""
+    W = -scipy.sparse.csr_array(make("smallworld", 3000, 0))
+    W.setdiag(0)
+    L = kl.laplacian(-W)
+    lam, U = torch.linalg.eigh(L.to_dense())
+    k = 3 + int((lam[3:12] - lam[2:11]).argmax())  # at the widest gap
+    found = kl.subspace(L, k, tol=1e-3, method=method)
+    assert float(lam[-1]) < 1e-9
+    assert found.status == Status.CONVERGED
+    torch.testing.assert_close(found.ritz_values, lam[:k], rtol=1e-3, atol=0)
+    assert float(kl.metrics.subspace_error(found.basis, U[:, :k])) <= 1e-3

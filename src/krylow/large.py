@@ -43,7 +43,7 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
 
     def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
         limit, watch = options.max_products or 4000 * width, Watch(A, options.tol, options.callback)
-        if communities is not None:
+        if communities is not None and null is not None and null.lowest:  # gaps are told by factors, above zero
             assert isinstance(A, SparseOperator)
             X = community_block(A, _null_vector(A, null), communities, k, width, options.generator)
             if X is not None:

@@ -155,7 +155,7 @@ def filtered_subspace(
         watch.count(A)
         watch.count(D)
     block = FilteredBlock(A, X.to(A.dtype), spectrum_top(A))
-    low, degree = block.high / FIRST_CUT, FIRST_DEGREE
+    low, degree = first_cut(block), FIRST_DEGREE
     if planted:
         block.hidden, degree = float(L.n), LEAST_DEGREE
     found = refine_block(block, D, k, tol=tol / DOUBT, max_products=max_products, watch=watch, low=low, degree=degree)
@@ -163,6 +163,11 @@ def filtered_subspace(
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
     return pairs
+
+
+def first_cut(block: FilteredBlock) -> float:
+    """Return where the first filter's interval begins; below zero if the whole spectrum is."""
+    return block.high / FIRST_CUT if block.high > 0 else block.lowest / 2
 
 
 @dataclass(frozen=True)

@@ -289,7 +289,7 @@ class FilteredBlock:
         size = residuals.diagonal().clamp(min=0).sqrt() + made.rounding
         self.leakage = (Q.square().mT @ self.leakage.square()).sqrt()
         leakage = self.leakage.cummax(0).values  # a vector beyond another leaks no less, whatever was measured
-        at = (size / leakage).clamp(max=self.high).sqrt()
+        at = (size / leakage).clamp(max=self.high - min(self.lowest, 0.0)).sqrt()
         coupling = residuals.abs() / at / at[:, None] + OVERLAP * size[:, None] * leakage + made.rounding
         return self.mixed(coupling, size * leakage + made.rounding)
 

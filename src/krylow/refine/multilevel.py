@@ -19,7 +19,7 @@ from torch import Tensor
 
 from krylow._memory import empty
 from krylow.operators import Operator, SparseOperator
-from krylow.refine.chebyshev import DOUBT, Outcome, conclude, refine_block, working_precision
+from krylow.refine.chebyshev import DOUBT, Outcome, conclude, first_cut, refine_block, working_precision
 from krylow.refine.coarsest import FACTORISED, Coarsest, solve_coarsest
 from krylow.refine.cycles import SMOOTH_CUT, run_cycles
 from krylow.refine.filtered import FilteredBlock, block_width, single, spectrum_top
@@ -95,10 +95,11 @@ def _solve(
         second = aggregate(level.coarse, level.vector, high / SMOOTH_CUT / 2)
         if second.coarse.n >= TWICE_COARSE * width:
             level = level.then(second)
-    if level.coarse.n > SHRINKS * D.n or level.coarse.n < LEAST_COARSE * width:
+    # The smoother removes what is above zero: where nothing is, sweeps alone serve.
+    if high <= 0 or level.coarse.n > SHRINKS * D.n or level.coarse.n < LEAST_COARSE * width:
         X = _random(A, max(width, block_width(k, D.n)), generator)
         block = FilteredBlock(A, X, high)
-        low = block.high / 4
+        low = first_cut(block)
         return block, refine_block(block, D, k, tol=tol, max_products=max_products, watch=watch, low=low)
     C = level.coarse
     ask = max(min(COARSER * tol, COARSE_ENOUGH), LEAST_ASKED)
