@@ -51,7 +51,7 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
                 if pairs is not None:
                     return pairs
         X = gaussian(A, width, generator=options.generator, dtype=torch.float32)
-        pairs = filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch)
+        pairs = filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch, null=null)
         assert pairs is not None
         return pairs
 

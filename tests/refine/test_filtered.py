@@ -9,8 +9,10 @@ import torch
 
 import krylow as kl
 from krylow.certify import Status
+from krylow.linalg.components import null_space
 from krylow.linalg.row_blocks import gram
 from krylow.operators import DenseOperator
+from krylow.refine.chebyshev import filtered_subspace
 from krylow.refine.filtered import FilteredBlock, spectrum_top
 from krylow.testing import from_spectrum, laplacian_matrix, random_graph
 
@@ -186,3 +188,44 @@ def test_guards_in_the_same_cluster_do_not_hide_that_nothing_leaks():
     true = float(leaks.square().sum() / 7)
     assert true < 1e-8
     assert true / 10 < block.error(7) < 1e-6
+
+
+def test_known_null_vectors_stay_out_of_the_block_until_they_join_it():
+    W = scipy.sparse.block_diag([blocks(1500, 3, seed=1), blocks(900, 2, seed=2)], format="csr")
+    L = kl.laplacian(W)
+    null = null_space(L)
+    assert null.count == 2
+    assert null.lowest
+    U = null.basis()
+    X = torch.randn(L.n, 8, generator=torch.Generator().manual_seed(0))
+    block = FilteredBlock(L.single(), X, spectrum_top(L), beside=null)
+    block.sweep(3, 40, block.high / 4, 1.0)  # rounding along the null vectors grows by ten orders of magnitude
+    assert float((U.mT @ block.X.double()).abs().max()) < 1e-5
+    block.align(L.double(), 1e-6)
+    turn = block.turn.clone()
+    block.join()
+    torch.testing.assert_close(block.X[:, :2].double(), U, rtol=0, atol=1e-7)
+    assert block.X.shape == (L.n, 10)
+    assert block.theta[:2].tolist() == [0.0, 0.0] == block.leakage[:2].tolist()
+    torch.testing.assert_close(block.turn[2:, 2:], turn)
+    torch.testing.assert_close(block.turned()[:, :2].double(), U, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-7])
+def test_null_vectors_of_few_components_are_part_of_the_answer(tol):
+    parts = [blocks(1000, 3, seed=1), blocks(700, 2, seed=2), blocks(500, 2, seed=3)]
+    L = scipy.sparse.csgraph.laplacian(scipy.sparse.block_diag(parts, format="csr")).tocsr()
+    lam, U = np.linalg.eigh(L.toarray())
+    sub = kl.subspace(L, 7, tol=tol, method="chebyshev", seed=0)
+    assert sub.status is Status.CONVERGED
+    assert error(sub.basis, U, 7) <= tol
+    np.testing.assert_allclose(sub.ritz_values, lam[:7], atol=1e-3 if tol > 1e-6 else 1e-6)
+    np.testing.assert_allclose(sub.basis.mT @ sub.basis, np.eye(7), atol=1e-12)
+
+
+def test_a_block_as_wide_as_the_graph_leaves_room_for_null_vectors():
+    L = kl.laplacian(blocks(300, 3))
+    X = torch.randn(300, 300, generator=torch.Generator().manual_seed(0))
+    found = filtered_subspace(L, X, 3, tol=1e-3, max_products=10**6, null=null_space(L))
+    U = np.linalg.eigh(L.to_scipy().toarray())[1]
+    assert error(found.X[:, :3], U, 3) <= 1e-3

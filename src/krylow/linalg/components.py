@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from krylow.linalg.row_blocks import gram
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.row_passes import null_rows
 from krylow.operators.walks import walk
@@ -58,21 +59,24 @@ class NullSpace:
 
     def coefficients(self, X: Tensor) -> Tensor:
         r"""Return $U^\top X$, ``(count, s)``, of a block ``(n, s)`` and all null vectors U, without forming U."""
-        weighted = self.vector.to(X.dtype)[:, None] * X
+        column = self.vector.to(X.dtype)[:, None]
         if self.components == 1:
-            return weighted.sum(0, keepdim=True)[: self.count]
-        sums = X.new_zeros(self.components, X.shape[-1]).index_add_(0, self.labels, weighted)
-        return sums[: self.count]
+            return gram(column, X).to(X.dtype)[: self.count]
+        return X.new_zeros(self.components, X.shape[-1]).index_add_(0, self.labels, column * X)[: self.count]
 
     def remove(self, X: Tensor) -> Tensor:
-        r"""Return $X - U U^\top X$ for a block ``(n, s)``, without forming U."""
+        """Return what :meth:`remove_` makes of a copy of X."""
+        return self.remove_(X.clone())
+
+    def remove_(self, X: Tensor) -> Tensor:
+        r"""Replace a block X ``(n, s)`` by $X - U U^\top X$, without forming U, and return it."""
         if self.count == 0:
             return X
         inside = torch.zeros(self.components, X.shape[-1], dtype=X.dtype, device=X.device)
         inside[: self.count] = self.coefficients(X)
         if self.components == 1:
-            return torch.addmm(X, self.vector.to(X.dtype)[:, None], inside, alpha=-1)
-        return X - self.vector.to(X.dtype)[:, None] * inside[self.labels]
+            return X.addmm_(self.vector.to(X.dtype)[:, None], inside, alpha=-1)
+        return X.sub_(self.vector.to(X.dtype)[:, None] * inside[self.labels])
 
 
 def null_space(L: Operator) -> NullSpace | None:

@@ -120,6 +120,8 @@ def _shared(kernel: Callable[..., Any], arguments: tuple[Any, ...], crow: np.nda
     """Call a kernel for ranges of rows, one a thread, that end its arguments; return what the calls do."""
     n, entries = crow.size - 1, int(crow[-1])
     threads = max(1, min(torch.get_num_threads(), entries * columns // WORK_PER_THREAD))
+    if threads == 1:
+        return [kernel(*arguments, 0, n)]
     ends = np.searchsorted(crow, np.linspace(0, entries, threads + 1)[1:-1])
     bounds = [0, *(int(end) for end in ends), n]
     jobs = [_pool(threads).submit(kernel, *arguments, start, stop) for start, stop in pairwise(bounds[:-1])]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from krylow.linalg.components import NullSpace
 from krylow.operators import Operator
 from krylow.refine.filtered import FilteredBlock, single, spectrum_top
 from krylow.refine.progress import Watch
@@ -135,6 +136,7 @@ def filtered_subspace(
     max_products: int,
     watch: Watch | None = None,
     planted: bool = False,
+    null: NullSpace | None = None,
 ) -> Ritz | None:
     """Return Ritz pairs of one large graph from a filtered block that is stopped by its own measure of the error.
 
@@ -149,16 +151,23 @@ def filtered_subspace(
     planted
         Whether X's first k columns are near the wanted vectors already, which are apart from all others by a clear gap;
         a third of the other ones at least are random. None is returned where that turns out to be wrong.
+    null
+        Null vectors of L, which are not iterated for where they are the lowest; there must be fewer than k of them.
     """
     A, D = working_precision(L, tol), L.double()
     if watch is not None:
         watch.count(A)
         watch.count(D)
-    block = FilteredBlock(A, X.to(A.dtype), spectrum_top(A))
+    null = null if null is not None and null.lowest and null.count else None
+    wanted = k - (null.count if null else 0)
+    X = X.to(A.dtype)[:, : L.n - (k - wanted)].contiguous()
+    block = FilteredBlock(A, X, spectrum_top(A), beside=null)
     low, degree = first_cut(block), FIRST_DEGREE
     if planted:
         block.hidden, degree = float(L.n), LEAST_DEGREE
-    found = refine_block(block, D, k, tol=tol / DOUBT, max_products=max_products, watch=watch, low=low, degree=degree)
+    goal = tol / DOUBT * k / wanted
+    found = refine_block(block, D, wanted, tol=goal, max_products=max_products, watch=watch, low=low, degree=degree)
+    found = replace(found, error=found.error * wanted / k, well_defined=found.well_defined + k - wanted)
     pairs = None if found.hidden else conclude(L, D, block, k, found)
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
@@ -236,9 +245,20 @@ def refine_block(
             best = min(best, error)
             if together >= PATIENCE:
                 return judge(block, D, k, tol)
-            low = min(low, max(float(block.theta[-1]), float(block.theta[0]) + 1e-7 * block.high))
+            low = min(low, max(_next_low(block, k, low), float(block.theta[0]) + 1e-7 * block.high))
     except KeyboardInterrupt:
         return replace(outcome, interrupted=True)
+
+
+def _next_low(block: FilteredBlock, k: int, low: float) -> float:
+    """Return where the next filter's interval begins: near the last guard's frequency.
+
+    That still falls from sweep to sweep, and likely by half of what it fell by last.
+    """
+    guard, last = float(block.theta[k]), float(block.theta[-1])
+    if block.sweeps <= 2:  # the first ones fall by far more
+        return last
+    return max(last - max(low - last, 0.0) / 2, (guard + last) / 2)
 
 
 def _clear(block: FilteredBlock, k: int) -> bool:
@@ -267,6 +287,7 @@ def conclude(L: Operator, D: Operator, block: FilteredBlock, k: int, outcome: Ou
     """Return the Ritz pairs of the first k vectors of a block in L's dtype, with the evidence for them."""
     if math.isinf(outcome.error):  # nothing was judged, so that nothing is rotated to Ritz vectors yet
         block.align(D, 0.0)
+    block.join()
     following = block.theta[k : k + 1].clone()
     floor = float(following) if following.numel() else math.inf
     theta, basis, residuals = block.finish(D, k)

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from krylow._memory import empty
+from krylow.linalg.components import NullSpace
 from krylow.linalg.row_blocks import ROWS, gram, grams, lengths, orthonormalize_, residual_gram, rotate_
 from krylow.operators import DenseOperator, Operator, SparseOperator
 from krylow.operators.base import COLUMNS
@@ -41,6 +42,8 @@ OVERLAP = 0.02
 MOVES = 0.1
 #: What random columns hold of a vector must be this many times what they hold of all others, squared, for it to show.
 SHOWS = 10.0
+#: What a vector may hold of a null vector that is kept apart.
+APART = 1e-5
 #: Steps of the Lanczos run that bounds the spectrum from above.
 TOP_STEPS = 8
 #: How much larger than at the lowest frequency found a filter may be at the end of the spectrum: its square is summed.
@@ -136,6 +139,8 @@ class FilteredBlock:
         Upper bound of the spectrum.
     orthonormal
         Whether X is that already.
+    beside
+        Null vectors that are known, the lowest frequencies: the block is kept orthogonal to them until :meth:`join`.
 
     Attributes
     ----------
@@ -155,10 +160,12 @@ class FilteredBlock:
         0: all columns were random, and nothing is hidden.
     """
 
-    def __init__(self, L: Operator, X: Tensor, high: float, *, orthonormal: bool = False) -> None:
-        self.L, self.high = L, high
+    def __init__(
+        self, L: Operator, X: Tensor, high: float, *, orthonormal: bool = False, beside: NullSpace | None = None
+    ) -> None:
+        self.L, self.high, self.beside = L, high, beside
         self.lowest = float(L.gershgorin()[0])
-        self.X = X if orthonormal else orthonormalize_(X)
+        self.X = X if orthonormal else orthonormalize_(self._apart_(X))
         self._spare = [empty(*X.shape, dtype=X.dtype, device=X.device) for _ in range(2)]
         self._last = 0  # the buffer that a filter wrote last
         self.sweeps = 0
@@ -173,7 +180,7 @@ class FilteredBlock:
         degree = min(degree, self._bounded_degree(low, first))
         x = 1 + 2 * (low - first) / (self.high - low)
         dropped = 1 / math.cosh(degree * math.acosh(x))
-        Y = self._filter(degree, low, first)
+        Y = self._apart_(self._filter(degree, low, first))
         G, S = grams((self.X, Y), (Y, Y))
         mu, Q = torch.linalg.eigh((G + G.mT).cpu() / 2)
         mu, Q = mu.flip(0), Q.flip(1)
@@ -219,8 +226,11 @@ class FilteredBlock:
 
     def _take(self, Y: Tensor, Q: Tensor, S: Tensor) -> None:
         """Make the filtered block Y, rotated by Q to inner products S, the block, and the old one a buffer."""
-        self.X, spare, self.turn = orthonormalize_(Y, S.to(Y.device), Q.to(Y.device)), self.X, None
-        self._spare[self._last] = spare
+        self._spare[self._last] = self.X
+        self.X, self.turn = orthonormalize_(Y, S.to(Y.device), Q.to(Y.device)), None
+        # What is small before that and large after it, as guards are, holds rounding of what was large.
+        if self.beside is not None and float(self.beside.coefficients(self.X).abs().max()) > APART:
+            self.X = orthonormalize_(self._apart_(self.X))
 
     def _filter(self, degree: int, low: float, first: float) -> Tensor:
         """Return p(L) X in one of the two buffers, leaving X as it is."""
@@ -236,6 +246,21 @@ class FilteredBlock:
             self._last = 1 - self._last
             sigma = following
         return current
+
+    def _apart_(self, X: Tensor) -> Tensor:
+        """Take the known null vectors, which grow from rounding the most, out of X in place; return it."""
+        return X if self.beside is None else self.beside.remove_(X)
+
+    def join(self) -> None:
+        """Put the known null vectors, which were kept apart, before the block's own."""
+        if self.beside is None:
+            return
+        null, self.beside = self.beside, None
+        self.X = torch.cat([null.basis(dtype=self.X.dtype), self.X], dim=1)
+        if self.turn is not None:
+            self.turn = torch.block_diag(torch.eye(null.count).to(self.turn), self.turn)
+        self.theta = torch.nn.functional.pad(self.theta, (null.count, 0))
+        self.leakage = torch.nn.functional.pad(self.leakage, (null.count, 0))
 
     def error(self, k: int) -> float:
         """Return what the first k vectors leak, as an estimate of their normalised squared error."""
