@@ -2,7 +2,16 @@
 
 import torch
 
-from krylow.linalg.row_blocks import gram, grams, lengths, orthonormalize_, residual_gram, rotate_
+from krylow.linalg.row_blocks import (
+    exact_gram,
+    exact_product,
+    gram,
+    grams,
+    lengths,
+    orthonormalize_,
+    residual_gram,
+    rotate_,
+)
 
 F64 = torch.float64
 
@@ -65,3 +74,10 @@ def test_lengths():
     X = torch.randn(5000, 3, generator=torch.Generator().manual_seed(5))
     torch.testing.assert_close(lengths(X), torch.linalg.vector_norm(X.double(), dim=0))
     assert lengths(X).dtype == F64
+
+
+def test_exact_products_are_those_of_doubles():
+    X = torch.randn(5000, 5, generator=torch.Generator().manual_seed(0))
+    C = torch.randn(5, 3, dtype=F64, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(exact_gram(X), X.double().mT @ X.double(), rtol=1e-14, atol=1e-11)
+    torch.testing.assert_close(exact_product(X, C[:, :2]), X.double() @ C[:, :2], rtol=1e-14, atol=1e-14)

@@ -229,3 +229,51 @@ def test_a_block_as_wide_as_the_graph_leaves_room_for_null_vectors():
     found = filtered_subspace(L, X, 3, tol=1e-3, max_products=10**6, null=null_space(L))
     U = np.linalg.eigh(L.to_scipy().toarray())[1]
     assert error(found.X[:, :3], U, 3) <= 1e-3
+
+
+def hiding_block(hidden):
+    """A block that knows six vectors of low frequency to a part in a thousand: all there are, or all but one."""
+    generator = torch.Generator().manual_seed(0)
+    low = torch.linspace(0, 0.3, 6 + hidden, dtype=F64)
+    L = from_spectrum(torch.cat([low, torch.linspace(4, 16, 600 - low.numel(), dtype=F64)]))
+    U = torch.linalg.eigh(L)[1]
+    known = U[:, [0, 1, 2, 4, 5, 6] if hidden else range(6)]
+    others = torch.randn(600, 10, dtype=F64, generator=generator)
+    X = torch.cat([known + 1e-3 * torch.randn(600, 6, dtype=F64, generator=generator), others], dim=1)
+    block = FilteredBlock(DenseOperator(L), X, 16.0)
+    block.hidden = 600.0
+    return block, U
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_probe_of_the_guards_shows_what_is_hidden(hidden):
+    block, U = hiding_block(hidden)
+    block.sweep(6, 3, 7.0, 0.0)  # of much beside the six
+    kept = block.X[:, :6].clone()
+    assert block.unseen(6) > 1
+    assert float(block.theta[6]) > 0.6
+    block.probe(6, 9, 4.0, 0.0)
+    assert block.sweeps == 2
+    torch.testing.assert_close(block.X[:, :6], kept, rtol=0, atol=0)
+    torch.testing.assert_close(block.X.mT @ block.X, torch.eye(16, dtype=F64), rtol=0, atol=1e-8)
+    if hidden:
+        assert float(block.theta[6]) == pytest.approx(0.15, abs=0.01)
+    else:
+        assert block.unseen(6) <= 1
+        assert float(block.theta[6]) > 3
+        leaks = (1 - (U[:, :6].mT @ kept).square().sum(0)).clamp(min=0).sqrt()
+        assert bool((leaks <= 1.1 * block.leakage[:6]).all())
+        assert bool((block.leakage[:6] <= 5 * leaks).all())
+
+
+def test_a_probe_is_as_good_as_a_sweep_of_the_guards():
+    block, _ = hiding_block(False)
+    other, _ = hiding_block(False)
+    for each in (block, other):
+        each.sweep(6, 4, 4.0, 0.0)
+    block.probe(6, 5, 4.0, 0.0)
+    other.sweep(6, 5, 4.0, 0.0)  # the first six grow as their frequencies say
+    assert block.hidden == pytest.approx(other.hidden, rel=0.05)
+    torch.testing.assert_close(block.theta[6:], other.theta[6:], rtol=0.02, atol=0)
+    products = block.L.products
+    assert products == 9 * 16  # a whole line of the cache is filtered

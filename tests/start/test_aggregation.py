@@ -16,12 +16,13 @@ def sparse(W):
     return kl.laplacian(scipy.sparse.csr_array(W.numpy()))
 
 
-@pytest.fixture(params=["compiled", "numpy"], autouse=True)
+@pytest.fixture(params=["many", "few", "numpy"], autouse=True)
 def kernel(request, monkeypatch):
     if request.param == "numpy":
         monkeypatch.setattr(aggregation, "compiled", lambda function: None)
     else:
         pytest.importorskip("numba")
+        monkeypatch.setattr(aggregation, "FEW", 0 if request.param == "many" else 1000)
 
 
 def prolongation(level, n):

@@ -5,8 +5,12 @@ Sums over nodes are float64 from block to block of rows, and float32 at most ins
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from scipy.linalg.blas import dsyrk
 from torch import Tensor
+
+from krylow._memory import empty
 
 #: Rows that are multiplied together before their sums join the float64 ones: some blocks of them fit a cache.
 ROWS = 2048
@@ -15,6 +19,27 @@ ROWS = 2048
 def gram(X: Tensor, Y: Tensor, inside: torch.dtype | None = None) -> Tensor:
     """Return X^T Y in float64, by blocks of rows; ``inside`` a block in float32 if both are, unless that is given."""
     return grams((X, Y), inside=inside)[0]
+
+
+def exact_gram(X: Tensor) -> Tensor:
+    """Return X^T X, all in float64."""
+    if X.device.type != "cpu":
+        return gram(X, X, torch.float64)
+    rows, total = X.detach().numpy(), np.zeros((X.shape[1], X.shape[1]), order="F")
+    for i in range(0, len(rows), ROWS):  # BLAS's own product of a matrix with itself: the upper half alone
+        dsyrk(1.0, rows[i : i + ROWS].astype(np.float64).T, beta=1.0, c=total, overwrite_c=True)
+    return torch.from_numpy(np.triu(total) + np.triu(total, 1).T)
+
+
+def exact_product(X: Tensor, C: Tensor) -> Tensor:
+    """Return X C in float64, C being that; on the host by numpy, whose products of such blocks are the faster ones."""
+    product = empty(X.shape[0], C.shape[1], dtype=torch.float64, device=X.device)
+    if X.device.type != "cpu":
+        return torch.mm(X.to(torch.float64), C, out=product)
+    rows, columns, into = X.detach().numpy(), np.ascontiguousarray(C.numpy()), product.numpy()
+    for i in range(0, len(rows), ROWS):
+        np.matmul(rows[i : i + ROWS].astype(np.float64), columns, out=into[i : i + ROWS])
+    return product
 
 
 def grams(*pairs: tuple[Tensor, Tensor], inside: torch.dtype | None = None) -> list[Tensor]:

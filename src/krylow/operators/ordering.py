@@ -63,7 +63,7 @@ def permuted(L: SparseOperator, order: Tensor) -> Reordered:
     rows = permuted_rows(*L.host_indices(), L.values.detach().cpu().numpy(), order.numpy())
     vector = None if L.null_vector is None else L.null_vector.detach()[order]
     operator = SparseOperator(*(torch.from_numpy(part) for part in rows), psd=L.psd, null_vector=vector)
-    operator.inherit(L)
+    operator.inherit(L, order)
     return Reordered(operator, order)
 
 

@@ -13,8 +13,8 @@ from scipy.sparse import csr_array
 from krylow.operators.compiled import compiled
 
 
-def bounds(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> tuple[float, float]:
-    """Return Gershgorin's lower and upper bound."""
+def bounds(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """Return the diagonal, and Gershgorin's lower and upper bound."""
     kernel = compiled(_bounds)
     if kernel is not None:
         return kernel(crow, col, values)
@@ -22,7 +22,7 @@ def bounds(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> tuple[float
     L = csr_array((values, col, crow), shape=(n, n), copy=False)
     diagonal = L.diagonal()
     radius = abs(L) @ np.ones(n, dtype=values.dtype) - np.abs(diagonal)
-    return float((diagonal - radius).min()), float((diagonal + radius).max())
+    return diagonal, float((diagonal - radius).min()), float((diagonal + radius).max())
 
 
 def null_rows(
@@ -34,7 +34,7 @@ def null_rows(
     """
     kernel = compiled(_null_rows)
     if kernel is not None:
-        return kernel(crow, col, values, x, slack, eps)
+        return kernel(crow, col, values, x, bool((x == 1).all()), slack, eps)
     n = crow.size - 1
     L = csr_array((values, col, crow), shape=(n, n), copy=False)
     within = np.abs(L @ x) <= (slack + np.diff(crow)) * eps * (abs(L) @ x)
@@ -43,25 +43,27 @@ def null_rows(
 
 
 def _bounds(crow: Any, col: Any, values: Any) -> Any:
+    diagonal = np.empty(crow.size - 1, values.dtype)
     low, high = np.inf, -np.inf
     for i in range(crow.size - 1):
-        diagonal, radius = 0.0, 0.0
+        own, radius = 0.0, 0.0
         for p in range(crow[i], crow[i + 1]):
             if col[p] == i:
-                diagonal += values[p]
+                own += values[p]
             else:
                 radius += abs(values[p])
-        low, high = min(low, diagonal - radius), max(high, diagonal + radius)
-    return low, high
+        diagonal[i] = own
+        low, high = min(low, own - radius), max(high, own + radius)
+    return diagonal, low, high
 
 
-def _null_rows(crow: Any, col: Any, values: Any, x: Any, slack: float, eps: float) -> Any:
+def _null_rows(crow: Any, col: Any, values: Any, x: Any, flat: bool, slack: float, eps: float) -> Any:
     n = crow.size - 1
     within, positive = np.empty(n, np.bool_), False
     for i in range(n):
         total, size = 0.0, 0.0
         for p in range(crow[i], crow[i + 1]):
-            part = values[p] * x[col[p]]
+            part = values[p] if flat else values[p] * x[col[p]]
             total += part
             size += abs(part)
             positive = positive or (part > 0 and col[p] != i)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,15 @@ NEAR = 4096
 SAMPLE = 20_000
 #: A share of far entries that is small: hardly a product misses the cache.
 FEW_FAR = 0.05
+
+
+class _Seen(NamedTuple):
+    """What a pass over the rows tells of one version of the values: the diagonal, and bounds of the spectrum."""
+
+    version: int
+    diagonal: Tensor
+    low: Tensor
+    high: Tensor
 
 
 class SparseOperator(Operator):
@@ -52,7 +61,7 @@ class SparseOperator(Operator):
         self.crow, self.col, self.values = crow, col, values
         self.null_vector = null_vector
         self._indices: tuple[np.ndarray, np.ndarray] | None = None
-        self._gershgorin: tuple[int, Tensor, Tensor] | None = None  # of which version of the values, and the bounds
+        self._seen: _Seen | None = None
         self.kept: dict[str, object] = {}
 
     @classmethod
@@ -152,26 +161,29 @@ class SparseOperator(Operator):
 
     def diagonal(self) -> Tensor:
         """Return the diagonal, ``(n,)``."""
-        if self._on_host:
-            return torch.from_numpy(self._scipy_view().diagonal())
-        on = self.row == self.col
-        return self.values.new_zeros(self.n).index_add(0, self.col[on], self.values[on])
+        return self._look().diagonal.clone()
 
     def gershgorin(self) -> tuple[Tensor, Tensor]:
         """Return Gershgorin's lower and upper bound; computed once where no gradient passes."""
-        if self._gershgorin is not None and self._gershgorin[0] == self.version:
-            return self._gershgorin[1:]
+        seen = self._look()
+        return seen.low, seen.high
+
+    def _look(self) -> _Seen:
+        if self._seen is not None and self._seen.version == self.version:
+            return self._seen
         if self._on_host:
             found = bounds(*self.host_indices(), self._host_values())
-            low, high = (torch.tensor(bound, dtype=self.dtype) for bound in found)
+            diagonal = torch.from_numpy(found[0])
+            low, high = (torch.tensor(bound, dtype=self.dtype) for bound in found[1:])
         else:
-            diagonal = self.diagonal()
+            on = self.row == self.col
+            diagonal = self.values.new_zeros(self.n).index_add(0, self.col[on], self.values[on])
             radius = self.values.new_zeros(self.n).index_add(0, self.row, self.values.abs()) - diagonal.abs()
             low, high = (diagonal - radius).amin(), (diagonal + radius).amax()
-        low = low.clamp(min=0) if self.psd else low
+        seen = _Seen(self.version, diagonal, low.clamp(min=0) if self.psd else low, high)
         if not self.requires_grad:
-            self._gershgorin = self.version, low, high
-        return low, high
+            self._seen = seen
+        return seen
 
     @property
     def version(self) -> int:
@@ -180,11 +192,9 @@ class SparseOperator(Operator):
 
     def narrow(self, low: Tensor, high: Tensor) -> None:
         """Keep tighter bounds of the spectrum, which are known from elsewhere, in place of Gershgorin's."""
-        own = self.gershgorin()
-        self._gershgorin = (
-            self.version,
-            torch.maximum(own[0], low.to(own[0])),
-            torch.minimum(own[1], high.to(own[1])),
+        own = self._look()
+        self._seen = own._replace(
+            low=torch.maximum(own.low, low.to(own.low)), high=torch.minimum(own.high, high.to(own.high))
         )
 
     @property
@@ -210,11 +220,14 @@ class SparseOperator(Operator):
         other.inherit(self)
         return other
 
-    def inherit(self, other: SparseOperator) -> None:
-        """Take the bounds of another operator of the same spectrum over, if they are known."""
-        if other._gershgorin is not None and other._gershgorin[0] == other.version:
-            low, high = (bound.detach().to(self.dtype) for bound in other._gershgorin[1:])
-            self._gershgorin = self.version, low, high
+    def inherit(self, other: SparseOperator, order: Tensor | None = None) -> None:
+        """Take over what is known of another operator of the same spectrum, of the same nodes or those in an order."""
+        seen = other._seen
+        if seen is not None and seen.version == other.version:
+            diagonal = seen.diagonal if order is None else seen.diagonal[order]
+            self._seen = _Seen(
+                self.version, *(part.detach().to(self.dtype) for part in (diagonal, seen.low, seen.high))
+            )
 
     def to_dense(self) -> Tensor:
         """Return the matrix, ``(n, n)``."""

@@ -152,24 +152,28 @@ def communities(L: SparseOperator) -> Tensor | None:
 
 def _propagate(crow: Any, col: Any, rounds: int, enough: float) -> Any:
     n = crow.size - 1
-    labels, count = np.arange(n).astype(np.int32), np.zeros(n, np.int32)
+    labels = np.arange(n).astype(np.int32)
+    # A name's tally begins anew at each node: from ``start``, which is beyond all tallies of the nodes before.
+    tally, start = np.zeros(n, np.int64), 0
     for _ in range(rounds):
         agreed = 0
         for i in range(n):
-            best, most = labels[i], 0
             if i + AHEAD < n:
                 for p in range(crow[i + AHEAD - 1], crow[i + AHEAD]):
                     ask(labels, np.int64(col[p]))
+            entries = crow[i + 1] - crow[i]
+            own = best = labels[i]
+            most = start
             for p in range(crow[i], crow[i + 1]):
                 if col[p] != i:
                     name = labels[col[p]]
-                    count[name] += 1
-                    if count[name] > most or (count[name] == most and name == labels[i]):
-                        best, most = name, count[name]
-            for p in range(crow[i], crow[i + 1]):
-                count[labels[col[p]]] = 0
-            agreed += 2 * most > crow[i + 1] - crow[i] - 1
+                    counted = max(tally[name], start) + 1
+                    tally[name] = counted
+                    if counted > most or (counted == most and name == own):
+                        best, most = name, counted
+            agreed += 2 * (most - start) > entries - 1
             labels[i] = best
+            start += entries
         if agreed >= enough * n:
             break
     return labels

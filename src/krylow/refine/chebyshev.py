@@ -25,8 +25,8 @@ FIRST_DEGREE = 8
 #: Degrees of the sweeps that follow, and the part of the error asked for that they aim at.
 LEAST_DEGREE, MOST_DEGREE = 4, 96
 AIM = 0.3
-#: And what they aim at where vectors may be hidden: guards do not grow as little as the polynomial is at its least.
-AIM_UNSEEN = 0.02
+#: And what they aim at where vectors may be hidden, if guards all grew as much as the lowest of them.
+AIM_UNSEEN = 2.0
 #: Vectors that leak so much are not near any frequency yet.
 YOUNG = 0.3
 #: How far the values of one filter may lie apart before rounding covers the smaller ones.
@@ -149,8 +149,9 @@ def filtered_subspace(
     k, tol, max_products, watch
         As in :func:`chebyshev_subspace`.
     planted
-        Whether X's first k columns are near the wanted vectors already, which are apart from all others by a clear gap;
-        a third of the other ones at least are random. None is returned where that turns out to be wrong.
+        Whether X is orthonormal and its first k columns are near the wanted vectors already, which are apart from all
+        others by a clear gap; a third of the other columns at least are random. None is returned where that turns out
+        to be wrong.
     null
         Null vectors of L, which are not iterated for where they are the lowest; there must be fewer than k of them.
     """
@@ -161,7 +162,7 @@ def filtered_subspace(
     null = null if null is not None and null.lowest and null.count else None
     wanted = k - (null.count if null else 0)
     X = X.to(A.dtype)[:, : L.n - (k - wanted)].contiguous()
-    block = FilteredBlock(A, X, spectrum_top(A), beside=null)
+    block = FilteredBlock(A, X, spectrum_top(A), orthonormal=planted, beside=null)
     low, degree = first_cut(block), FIRST_DEGREE
     if planted:
         block.hidden, degree = float(L.n), LEAST_DEGREE
@@ -228,16 +229,20 @@ def refine_block(
             degree = min(_sweep_degree(block, k, low, tol) or degree, (limit - A.products) // width)
             if degree < 1:
                 return outcome
-            block.sweep(k, degree, low, min(first, low - 1e-3 * (block.high - low)))
+            first = min(first, low - 1e-3 * (block.high - low))
+            if block.hidden and block.sweeps == 1 and float(block.doubted(k).square().mean()) <= tol:
+                block.probe(k, degree, low, first)
+            else:
+                block.sweep(k, degree, low, first)
             error = block.error(k)
-            if error <= tol:
+            if error <= tol and block.unseen(k) <= 1:
                 outcome = judge(block, D, k, tol)
                 error = outcome.error
             if watch is not None:
                 watch.report(error)
             if block.hidden and (block.sweeps > TRIALS or not _clear(block, k)):
                 return replace(outcome, hidden=True)
-            if (error <= tol or tied(block, outcome, k, tol)) and block.unseen(k) <= 1:
+            if outcome.error <= tol or tied(block, outcome, k, tol):
                 return outcome
             # Copies of one frequency on either side of the cut look to each other like something that leaks.
             same = float(block.theta[k] - block.theta[k - 1]) <= SAME * float(block.theta[k] - block.theta[0])
@@ -322,13 +327,14 @@ def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int |
     def rate(theta: Tensor) -> Tensor:
         return torch.acosh((1 + 2 * (low - theta) / (block.high - low)).clamp(min=1 + 1e-12))
 
-    span, lowest, rates = RANGE[block.X.dtype], block.theta[0], rate(block.theta[:k])
+    span, lowest, rates = RANGE[block.X.dtype], block.theta[0], rate(block.theta[: k + 1])
     if float(block.leakage[:k].max()) >= YOUNG:  # the lowest frequency may be far below the lowest estimate
         span, lowest = span**0.7, lowest.clamp(max=0)
     most = max(LEAST_DEGREE, min(MOST_DEGREE, int(math.log(2 * span) / float(rate(lowest)))))
     for degree in range(LEAST_DEGREE, most):
-        left = block.leakage[:k] / torch.cosh(degree * rates)
-        unseen = block.unseen(k) / float(torch.cosh(degree * rates[-1])) ** 2
+        growth = torch.cosh(degree * rates)
+        left = block.leakage[:k] / growth[:k]
+        unseen = block.unseen(k) * float(growth[k] / growth[k - 1]) ** 2
         if float(left.square().mean()) <= AIM * tol and unseen <= AIM_UNSEEN:
             return degree
     return most

@@ -22,6 +22,8 @@ from krylow.operators.compiled import compiled
 
 #: Neighbours are near if their weight is at least this part of the geometric mean of the largest weights of both.
 STRONG = 0.1
+#: Graphs between so few aggregates are added up as a dense matrix.
+FEW = 256
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,10 @@ def _joined_rows(
     crow: np.ndarray, col: np.ndarray, values: np.ndarray, labels: np.ndarray, weights: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the rows of P^T L P; compiled where numba is installed."""
+    few = compiled(_join_few) if count <= FEW else None
+    if few is not None:
+        coarse = csr_array(few(crow, col, values, labels, weights, count))
+        return coarse.indptr, coarse.indices, coarse.data
     kernel = compiled(_join)
     if kernel is not None:
         return kernel(crow, col, values, labels, weights, count, np.empty_like(col), np.empty(col.size))
@@ -303,6 +309,22 @@ def _join(crow: Any, col: Any, values: Any, labels: Any, weights: Any, count: in
             columns[q], entries[q] = a, sums[p]
             following[met[p]] += 1
     return rows, columns, entries
+
+
+def _join_few(crow: Any, col: Any, values: Any, labels: Any, weights: Any, count: int) -> Any:
+    """Return P^T L P, which is dense: most entries of a row are in its own aggregate."""
+    total = np.zeros((count, count))
+    for i in range(len(crow) - 1):
+        a, own = labels[i], 0.0
+        for p in range(crow[i], crow[i + 1]):
+            j = col[p]
+            part = values[p] * weights[j]
+            if labels[j] == a:
+                own += part
+            else:
+                total[a, labels[j]] += weights[i] * part
+        total[a, a] += weights[i] * own
+    return total
 
 
 def _add(labels: Any, weights: Any, X: Any, total: Any) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from krylow._memory import empty
 from krylow.linalg.eigh import lowest_eigenpairs
+from krylow.linalg.row_blocks import gram, orthonormalize_
 from krylow.operators import SparseOperator
 from krylow.start.aggregation import joined
 from krylow.start.gaussian import gaussian
@@ -46,8 +47,8 @@ def community_block(
 
     Returns
     -------
-    The block ``(n, columns)`` in float32, or None where there are fewer communities than wanted frequencies, or more
-    of them have frequencies as low as these.
+    The orthonormal block ``(n, columns)`` in float32, or None where there are fewer communities than wanted
+    frequencies, or more of them have frequencies as low as these.
     """
     sizes = torch.bincount(labels)
     if sizes.numel() > MOST:
@@ -64,5 +65,7 @@ def community_block(
         return None
     X = empty(L.n, columns, dtype=torch.float32, device=L.device)
     level.prolong(V[:, :most], X[:, :most])
-    X[:, most:] = gaussian(L, columns - most, generator=generator, dtype=X.dtype)
+    others = gaussian(L, columns - most, generator=generator, dtype=X.dtype)
+    planted = X[:, :most]
+    X[:, most:] = orthonormalize_(others.addmm_(planted, gram(planted, others).to(X.dtype), alpha=-1))
     return X
