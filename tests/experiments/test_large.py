@@ -191,6 +191,28 @@ def test_a_race_runs_in_turns_and_judges_each_solver(tmp_path):
     assert "error 2e-02" in markdown(record)
 
 
+def test_a_peer_that_is_wrong_in_a_race_races_again_one_rung_further(tmp_path):
+    ours = {"status": "CONVERGED", "certificate_seconds": 0.1, "method": "chebyshev", "passes": 9}
+
+    def answer(solver, setting, seed):
+        found = {"seconds": 9.0, "cpu_seconds": 1.0, "peak_mib": 2.0, "success": True, "error": 1e-5}
+        if solver == "krylow":
+            return {**found, **ours}
+        return {**found, "error": 4e-2} if (setting, seed) == (0.1, 101) else {**found, "cpu_seconds": 3.0 - setting}
+
+    worker = Scripted(answer)
+    case = tune.Case("grid", 1000, 11)
+    race.race(tmp_path / "cells", worker, case, 1e-3, ("krylow",), {"primme": 0.1, "lobpcg": 0.03}, 2, tune.Limit())
+    settings = [call[1] for call in worker.calls if call[0] == "primme"]
+    assert settings == [0.1, 0.1, 0.03, 0.03]
+    assert [call[1] for call in worker.calls if call[0] == "lobpcg"] == [0.03] * 4
+    record = assemble(tmp_path, tmp_path / "cells", 0)
+    (row,) = record.results["rows"]
+    assert row["ratio"] == pytest.approx(2.97)
+    assert row["wrong"] == [{"solver": "primme", "setting": 0.1, "error": 4e-2, "success": True}]
+    assert "raced again at the next one: primme 1." in peers_markdown(record)
+
+
 def test_growth_is_seconds_a_node_over_those_of_the_smallest():
     rows = [
         {"family": "grid", "n": n, "k": k, "tol": 1e-3, "threads": 1, "solvers": {"krylow": {"cpu_seconds": s}}}

@@ -235,14 +235,15 @@ def refine_block(
             else:
                 block.sweep(k, degree, low, first)
             error = block.error(k)
-            if error <= tol and block.unseen(k) <= 1:
+            shown = block.unseen(k) <= 1
+            if error <= tol and shown:
                 outcome = judge(block, D, k, tol)
                 error = outcome.error
             if watch is not None:
                 watch.report(error)
             if block.hidden and (block.sweeps > TRIALS or not _clear(block, k)):
                 return replace(outcome, hidden=True)
-            if outcome.error <= tol or tied(block, outcome, k, tol):
+            if shown and (outcome.error <= tol or tied(block, outcome, k, tol)):
                 return outcome
             # Copies of one frequency on either side of the cut look to each other like something that leaks.
             same = float(block.theta[k] - block.theta[k - 1]) <= SAME * float(block.theta[k] - block.theta[0])

@@ -54,7 +54,11 @@ def _row(record: Record) -> dict[str, Any]:
     ratio = None if best is None or time not in ours else round(peers[best] / ours[time], 3)
     row = {key: config[key] for key in ("family", "n", "k", "tol", "threads", "repeats")}
     load = {key: record.results[key] for key in ("load", "load_after")}
-    return {**row, **load, "solvers": solvers, "best_peer": best, "ratio": ratio, "commit": record.commit}
+    wrong = [
+        {key: run[key] for key in ("solver", "setting", "error", "success")} for run in record.results.get("wrong", [])
+    ]
+    found = {"solvers": solvers, "best_peer": best, "ratio": ratio, "wrong": wrong, "commit": record.commit}
+    return {**row, **load, **found}
 
 
 def growth(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Ours and the best peers in turns: the same graph, accuracy and threads, in one process, medians of the repeats.
 
 The peers run at the settings that :mod:`~krylow.experiments.large.tune` found; every repeat has a seed of its own,
-which no tuning has seen.
+which no tuning has seen. Where a peer is wrong with one of these, it climbs its ladder by one rung, and all race again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from krylow.experiments.large.solvers import OURS
+from krylow.experiments.large.solvers import OURS, SOLVERS
 from krylow.experiments.large.tune import Case, Limit
 from krylow.experiments.large.worker import OverLimitError, Worker
 from krylow.experiments.records import Record, lookup
@@ -47,7 +47,7 @@ def race(
     ours
         Names among :data:`~krylow.experiments.large.solvers.OURS`.
     peers
-        Setting of each peer.
+        Setting of each peer, at which it begins.
     repeats
         How often each solver runs.
     limit
@@ -58,11 +58,38 @@ def race(
     if record is not None:
         return record
     started, begin, load = datetime.now(UTC), time.perf_counter(), os.getloadavg()[0]
-    entries = {**dict.fromkeys(ours, tol), **peers}
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in entries}
+    settings, wrong = dict(peers), []
+    while True:
+        runs = _turns(worker, {**dict.fromkeys(ours, tol), **settings}, tol, repeats, limit)
+        climbing = {name: rung for name in settings if (rung := _next_rung(name, runs[name], tol)) is not None}
+        if not climbing:
+            break
+        wrong += [{"solver": name, **run} for name in climbing for run in runs[name] if run["error"] > tol]
+        settings |= climbing
+    results = {"load": round(load, 2), "load_after": round(os.getloadavg()[0], 2), "solvers": runs, "wrong": wrong}
+    wall = time.perf_counter() - begin
+    record = Record.create(KIND, config, results, seed=case.seed, started=started, wall_seconds=wall)
+    record.write(folder)
+    return record
+
+
+def _next_rung(name: str, runs: Sequence[dict[str, Any]], tol: float) -> float | None:
+    """Return the next setting of a peer that was wrong; None: it was right, failed otherwise, or has no further one."""
+    ladder = SOLVERS[name].ladder
+    if not all("error" in run for run in runs) or all(run["error"] <= tol for run in runs):
+        return None
+    rung = ladder.index(runs[0]["setting"]) + 1
+    return ladder[rung] if rung < len(ladder) else None
+
+
+def _turns(
+    worker: Worker, settings: dict[str, float], tol: float, repeats: int, limit: Limit
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the runs of all solvers, which take turns."""
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in settings}
     fastest: float | None = None
     for repeat in range(repeats):
-        for name, setting in entries.items():
+        for name, setting in settings.items():
             if any("more_than" in run for run in runs[name]):
                 continue
             allowed = limit.after(fastest)
@@ -73,11 +100,7 @@ def race(
             runs[name].append({"setting": setting, **run})
             if run.get("error", 1.0) <= tol and name not in OURS:
                 fastest = min(run["cpu_seconds"], fastest or run["cpu_seconds"])
-    results = {"load": round(load, 2), "load_after": round(os.getloadavg()[0], 2), "solvers": runs}
-    wall = time.perf_counter() - begin
-    record = Record.create(KIND, config, results, seed=case.seed, started=started, wall_seconds=wall)
-    record.write(folder)
-    return record
+    return runs
 
 
 def clock(threads: int) -> str:

@@ -99,6 +99,14 @@ def peers_markdown(record: Record) -> str:
         + ", ".join(counted)
         + "."
     )
+    failed = [run for row in record.results["rows"] for run in row.get("wrong", []) if run["success"]]
+    if failed:
+        counts = {name: sum(run["solver"] == name for run in failed) for name in SOLVERS}
+        each = [f"{SOLVERS[name].title} {count}" for name, count in counts.items() if count]
+        tables.append(
+            "Runs in races that reported success and were wrong, at a setting that had been right in three runs of "
+            f"three with other seeds, and that were raced again at the next one: {', '.join(each)}."
+        )
     return "\n\n".join(tables)
 
 
