@@ -136,3 +136,8 @@ def test_communities_are_found_and_save_passes(monkeypatch, kind):
     for answer in (found, usual):
         assert answer.status == kl.Status.CONVERGED
         assert error(U, answer.basis) <= 1e-3
+
+
+def test_nothing_is_believed_while_something_may_be_hidden(monkeypatch):
+    monkeypatch.setattr(FilteredBlock, "unseen", lambda *_: 1.1)
+    assert planted(*block_model()) is None

@@ -40,6 +40,8 @@ AHEAD = 48
 AHEAD_DOUBLE = 32
 #: Bits of a vector, and how many of them one pass over a row's neighbours fills.
 VECTOR_BITS, GROUP = 512, 4
+#: Rows whose columns are gone through a group at a time: what is the same for all of them is done once.
+TILE = 512
 
 _lock = threading.Lock()
 _compiled: list[Callable[..., None]] = []
@@ -165,12 +167,13 @@ def _rows(
 ) -> None:
     columns = X.shape[1]
     last = np.int64(col.size - 1)
-    for i in range(start, stop):
-        low, high = np.int64(crow[i]), np.int64(crow[i + 1])
+    for begin in range(start, stop, TILE):
         for first in range(0, columns, lanes * GROUP):
             rest = columns - first
             vectors = min(GROUP, (rest + lanes - 1) // lanes)
-            _row(col, values, X, Y, out, i, low, high, first, vectors, rest, a, b, c, middle, second, last)
+            for i in range(begin, min(begin + TILE, stop)):
+                low, high = np.int64(crow[i]), np.int64(crow[i + 1])
+                _row(col, values, X, Y, out, i, low, high, first, vectors, rest, a, b, c, middle, second, last)
 
 
 def _quotients(crow: Any, col: Any, values: Any, X: Any, near: Any, start: int, stop: int) -> Any:
