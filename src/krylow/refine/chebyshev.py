@@ -15,9 +15,10 @@ from torch import Tensor
 
 from krylow.linalg.components import NullSpace
 from krylow.operators import Operator
-from krylow.refine.filtered import FilteredBlock, single, spectrum_top
+from krylow.refine.filtered import FilteredBlock
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Evidence, Ritz, rotate, settled
+from krylow.refine.spectrum import single, spectrum_top
 
 #: The first sweep over a large graph filters from this part of the spectrum's top, with this degree.
 FIRST_CUT = 4

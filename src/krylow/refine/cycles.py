@@ -18,8 +18,9 @@ from krylow.linalg.row_blocks import grams, lengths, residual_gram
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import Outcome, judge, tied
 from krylow.refine.coarsest import Coarsest
-from krylow.refine.filtered import EXACT_TOL, OVERLAP, FilteredBlock, single
+from krylow.refine.filtered import EXACT_TOL, OVERLAP, FilteredBlock
 from krylow.refine.progress import Watch
+from krylow.refine.spectrum import single
 from krylow.start.aggregation import Aggregation
 
 #: The smoother's degree, for errors down to this one and below, and the part of the spectrum's top that it begins at.

@@ -34,13 +34,11 @@ from krylow.linalg.row_blocks import (
     residual_gram,
     rotate_,
 )
-from krylow.operators import DenseOperator, Operator, SparseOperator
+from krylow.operators import Operator
 from krylow.operators.base import COLUMNS
 
 #: Columns of a row of float32 that fills a line of the cache: one that straddles lines takes half as long again.
 LINE = 16
-#: Sizes of a spectrum's larger end for which float32 serves.
-SINGLE_RANGE = 1e-12, 1e15
 #: For errors below this one, inner products of L X are float64 even inside a block of rows.
 EXACT_TOL = 1e-4
 #: Rounding of the inner products of a block of rows, in units of eps.
@@ -53,9 +51,6 @@ MOVES = 0.1
 SHOWS = 10.0
 #: What a vector may hold of a null vector that is kept apart.
 APART = 1e-5
-#: Steps of the Lanczos run that bounds the spectrum from above; its start is larger at heavy nodes by this power of
-#: their degrees, beside this part of the largest at all, which makes it as tight as 8 steps from a random one.
-TOP_STEPS, TOP_POWER, TOP_LIGHT = 5, 4, 0.01
 #: How much larger than at the lowest frequency found a filter may be at the end of the spectrum: its square is summed.
 MOST_GROWTH = 1e10
 
@@ -67,57 +62,6 @@ def block_width(k: int, n: int, *, guards: int | None = None, line: int = LINE) 
     """
     guards = max(6, k // 4) if guards is None else guards
     return min(n, -(-(k + guards) // line) * line)
-
-
-def fits_single(L: Operator) -> bool:
-    """Return whether the spectrum lies where float32 holds squares of frequencies, and differences of them."""
-    low, high = (abs(float(bound)) for bound in L.gershgorin())
-    return SINGLE_RANGE[0] <= max(low, high) <= SINGLE_RANGE[1]
-
-
-def single(L: Operator) -> Operator:
-    """Return L on float32 blocks, without a gradient, where its entries are known and fit; else L."""
-    if isinstance(L, (SparseOperator, DenseOperator)) and not fits_single(L):
-        return L.detach()
-    if isinstance(L, SparseOperator):
-        return L.single()
-    if isinstance(L, DenseOperator):
-        return DenseOperator(L.matrix.detach().float(), mask=L.mask, psd=L.psd)
-    return L
-
-
-def spectrum_top(L: Operator, *, generator: torch.Generator | None = None) -> float:
-    """Return a number that hardly any spectrum exceeds: Lanczos' largest Ritz value plus the norm of what follows it.
-
-    Gershgorin's bound is used where it is lower. Costs 5 products, or 8 where no entries are known.
-    """
-    bound = float(L.gershgorin()[1])
-    known = isinstance(L, (SparseOperator, DenseOperator))
-    steps = min(TOP_STEPS if known else 8, L.n - 1)
-    if steps < 2 or bound <= 0:
-        return max(bound, 0.0)
-    generator = generator or torch.Generator(device=L.device).manual_seed(3)
-    v = torch.randn(L.n, 1, dtype=L.dtype, device=L.device, generator=generator)
-    if known:
-        degrees = L.diagonal().abs()
-        heavy = (degrees / degrees.max().clamp(min=torch.finfo(v.dtype).tiny)).pow(TOP_POWER)
-        v = v * (heavy + TOP_LIGHT)[:, None]
-    v = v / torch.linalg.vector_norm(v)
-    previous, size = torch.zeros_like(v), 0.0
-    alpha, beta = [], []
-    for _ in range(steps):
-        w = L @ v
-        alpha.append(float((v * w).sum()))
-        w = w - alpha[-1] * v - size * previous
-        size = float(torch.linalg.vector_norm(w))
-        beta.append(size)
-        if size <= 1e-6 * bound:
-            break
-        previous, v = v, w / size
-    T = torch.diag(torch.tensor(alpha, dtype=torch.float64))
-    off = torch.tensor(beta[:-1], dtype=torch.float64)
-    theta = torch.linalg.eigvalsh(T + torch.diag(off, 1) + torch.diag(off, -1))
-    return min(bound, float(theta[-1]) + beta[-1])
 
 
 class Product(NamedTuple):

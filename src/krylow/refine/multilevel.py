@@ -22,9 +22,10 @@ from krylow.operators import Operator, SparseOperator
 from krylow.refine.chebyshev import DOUBT, Outcome, conclude, first_cut, refine_block, working_precision
 from krylow.refine.coarsest import FACTORISED, Coarsest, solve_coarsest
 from krylow.refine.cycles import SMOOTH_CUT, run_cycles
-from krylow.refine.filtered import FilteredBlock, block_width, single, spectrum_top
+from krylow.refine.filtered import FilteredBlock, block_width
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz
+from krylow.refine.spectrum import single, spectrum_top
 from krylow.start.aggregation import aggregate
 
 #: A coarser graph has to be smaller by this factor to be worth it.

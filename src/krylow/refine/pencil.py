@@ -17,7 +17,7 @@ from torch import Tensor
 
 from krylow.linalg.components import NullSpace
 from krylow.operators import SparseOperator
-from krylow.refine.filtered import spectrum_top
+from krylow.refine.spectrum import spectrum_top
 
 #: The part of a degree that M keeps at least: $\phi$.
 FLOOR = 0.25

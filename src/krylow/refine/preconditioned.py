@@ -23,10 +23,11 @@ from krylow.linalg.components import NullSpace
 from krylow.linalg.row_blocks import ROWS, gram, orthonormalize_
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import DOUBT, SINGLE_TOL, Outcome, conclude
-from krylow.refine.filtered import FilteredBlock, fits_single
+from krylow.refine.filtered import FilteredBlock
 from krylow.refine.pencil import first_frequency, scale
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz
+from krylow.refine.spectrum import fits_single
 
 #: The filter of B runs until this error of B's own vectors, and until this one before the shift is looked at.
 COARSE, ROUGH = 2e-2, 0.2
