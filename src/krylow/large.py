@@ -171,10 +171,10 @@ def _solved(
 
 def _null_vector(L: Operator, null: NullSpace | None) -> Tensor:
     """Return a vector ``(n,)`` that L maps to zero wherever that is known of one, nowhere zero itself."""
-    ones = torch.ones(L.n, dtype=torch.float64, device=L.device)
     if null is None or not null.count:
-        return ones
-    return torch.where(null.vector != 0, null.vector * L.n**0.5, ones)
+        return torch.ones(L.n, dtype=torch.float64, device=L.device)
+    vector = null.vector * L.n**0.5
+    return vector if null.count == null.components else vector.masked_fill_(vector == 0, 1.0)
 
 
 def _null_answer(L: Operator, null: NullSpace, k: int) -> Ritz:

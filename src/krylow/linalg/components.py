@@ -94,13 +94,14 @@ def _null_space(L: SparseOperator) -> NullSpace:
     crow, col = L.host_indices()
     values = L.values.detach().cpu().double().numpy()
     seen = walk(L)
-    components, labels = seen.components, seen.labels
-    sizes = np.bincount(labels, minlength=components)
-    entries = np.diff(crow)
+    components, labels, device = seen.components, seen.labels, L.device
     u, null = np.zeros(L.n), np.zeros(components, dtype=bool)
     positive = True
-    for candidate in _candidates(L, entries):
+    for candidate in _candidates(L, np.diff(crow)):
         within, positive = null_rows(crow, col, values, candidate, ROUNDING, float(torch.finfo(L.dtype).eps))
+        if components == 1 and within.all():  # the usual case, without room for what many components need
+            vector = torch.from_numpy(candidate / np.linalg.norm(candidate)).to(device)
+            return NullSpace(torch.from_numpy(labels).to(device), 1, 1, vector, L.psd or not positive)
         fits = ~np.bincount(labels, weights=~within, minlength=components).astype(bool) & ~null
         u = np.where(fits[labels], candidate, u)
         null |= fits
@@ -109,10 +110,9 @@ def _null_space(L: SparseOperator) -> NullSpace:
     lengths = np.sqrt(np.bincount(labels, weights=u**2, minlength=components))
     u = np.divide(u, lengths[labels], out=np.zeros(L.n), where=null[labels])
     rank = np.empty(components, dtype=np.int64)
-    rank[np.lexsort((-sizes, ~null))] = np.arange(components)
+    rank[np.lexsort((-np.bincount(labels, minlength=components), ~null))] = np.arange(components)
     # With a positive null vector and nothing positive off the diagonal, Gershgorin's discs start at zero.
     lowest = L.psd or (bool(null.all()) and not positive)
-    device = L.device
     return NullSpace(
         torch.from_numpy(rank[labels]).to(device), components, int(null.sum()), torch.from_numpy(u).to(device), lowest
     )

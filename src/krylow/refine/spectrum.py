@@ -44,20 +44,20 @@ def spectrum_top(L: Operator, *, generator: torch.Generator | None = None) -> fl
     v = torch.randn(L.n, 1, dtype=L.dtype, device=L.device, generator=generator)
     if known:
         degrees = L.diagonal().abs()
-        heavy = (degrees / degrees.max().clamp(min=torch.finfo(v.dtype).tiny)).pow(TOP_POWER)
-        v = v * (heavy + TOP_LIGHT)[:, None]
-    v = v / torch.linalg.vector_norm(v)
+        degrees /= degrees.max().clamp(min=torch.finfo(v.dtype).tiny)
+        v *= degrees.pow_(TOP_POWER).add_(TOP_LIGHT)[:, None]
+    v /= torch.linalg.vector_norm(v)
     previous, size = torch.zeros_like(v), 0.0
     alpha, beta = [], []
     for _ in range(steps):
         w = L @ v
         alpha.append(float((v * w).sum()))
-        w = w - alpha[-1] * v - size * previous
+        w.add_(v, alpha=-alpha[-1]).add_(previous, alpha=-size)
         size = float(torch.linalg.vector_norm(w))
         beta.append(size)
         if size <= 1e-6 * bound:
             break
-        previous, v = v, w / size
+        previous, v = v, w.div_(size)
     T = torch.diag(torch.tensor(alpha, dtype=torch.float64))
     off = torch.tensor(beta[:-1], dtype=torch.float64)
     theta = torch.linalg.eigvalsh(T + torch.diag(off, 1) + torch.diag(off, -1))

@@ -209,9 +209,10 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float) -> An
         place[d] += 1
     largest = np.zeros(n)
     for i in range(n):
+        found = 0.0
         for q in range(crow[i], crow[i + 1]):
-            if col[q] != i:
-                largest[i] = max(largest[i], abs(values[q]))
+            found = max(found, abs(values[q]) if col[q] != i else 0.0)
+        largest[i] = found
     scale = np.sqrt(strong * largest)
     labels, roots = np.full(n, -1), np.empty(n, dtype=np.int64)
     tie = np.zeros(n)  # the edge to the root
@@ -252,12 +253,11 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float) -> An
                     tie[i] = abs(values[q])
     joined = late.copy()
     for i in range(n):
-        tied = tie[i]
-        if tied >= bound:
-            continue
-        for q in range(crow[i], crow[i + 1]):
+        tied, q = tie[i], crow[i]
+        while tied < bound and q < crow[i + 1]:
             if col[q] != i and joined[col[q]] == joined[i]:
                 tied += min(abs(values[q]), tie[col[q]])
+            q += 1
         if tied < bound and roots[joined[i]] != i:
             late[i] = count
             count += 1
