@@ -4,7 +4,7 @@ import torch
 
 from krylow.linalg.row_blocks import (
     exact_gram,
-    exact_product,
+    exact_product_,
     gram,
     grams,
     lengths,
@@ -80,4 +80,7 @@ def test_exact_products_are_those_of_doubles():
     X = torch.randn(5000, 5, generator=torch.Generator().manual_seed(0))
     C = torch.randn(5, 3, dtype=F64, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(exact_gram(X), X.double().mT @ X.double(), rtol=1e-14, atol=1e-11)
-    torch.testing.assert_close(exact_product(X, C[:, :2]), X.double() @ C[:, :2], rtol=1e-14, atol=1e-14)
+    room = torch.zeros(5000, 3, dtype=F64)
+    assert exact_product_(X, C[:, :2], room[:, 1:]).data_ptr() == room[:, 1:].data_ptr()
+    torch.testing.assert_close(room[:, 1:], X.double() @ C[:, :2], rtol=1e-14, atol=1e-14)
+    assert not room[:, 0].any()

@@ -183,7 +183,7 @@ def test_guards_in_the_same_cluster_do_not_hide_that_nothing_leaks():
     assert true / 10 < block.error(7) < 1e-6
 
 
-def test_known_null_vectors_stay_out_of_the_block_until_they_join_it():
+def test_known_null_vectors_stay_out_of_the_block_until_the_end():
     W = scipy.sparse.block_diag([blocks(1500, 3, seed=1), blocks(900, 2, seed=2)], format="csr")
     L = kl.laplacian(W)
     null = null_space(L)
@@ -195,13 +195,12 @@ def test_known_null_vectors_stay_out_of_the_block_until_they_join_it():
     block.sweep(3, 40, block.high / 4, 1.0)  # rounding along the null vectors grows by ten orders of magnitude
     assert float((U.mT @ block.X.double()).abs().max()) < 1e-5
     block.align(L.double(), 1e-6)
-    turn = block.turn.clone()
-    block.join()
-    torch.testing.assert_close(block.X[:, :2].double(), U, rtol=0, atol=1e-7)
-    assert block.X.shape == (L.n, 10)
-    assert block.theta[:2].tolist() == [0.0, 0.0] == block.leakage[:2].tolist()
-    torch.testing.assert_close(block.turn[2:, 2:], turn)
-    torch.testing.assert_close(block.turned()[:, :2].double(), U, rtol=0, atol=1e-7)
+    theta, basis, residuals = block.finish(L.double(), 3)
+    assert basis.shape == (L.n, 5)
+    torch.testing.assert_close(basis[:, :2], U, rtol=0, atol=0)
+    torch.testing.assert_close(basis.mT @ basis, torch.eye(5, dtype=F64), rtol=0, atol=1e-12)
+    torch.testing.assert_close(theta, (basis * (L @ basis)).sum(0), rtol=0, atol=1e-9)
+    torch.testing.assert_close(residuals, (L @ basis - theta * basis).norm(dim=0), rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-7])

@@ -10,8 +10,6 @@ import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
-from krylow._memory import empty
-
 #: Rows that are multiplied together before their sums join the float64 ones: some blocks of them fit a cache.
 ROWS = 2048
 
@@ -31,15 +29,17 @@ def exact_gram(X: Tensor) -> Tensor:
     return torch.from_numpy(np.triu(total) + np.triu(total, 1).T)
 
 
-def exact_product(X: Tensor, C: Tensor) -> Tensor:
-    """Return X C in float64, C being that; on the host by numpy, whose products of such blocks are the faster ones."""
-    product = empty(X.shape[0], C.shape[1], dtype=torch.float64, device=X.device)
+def exact_product_(X: Tensor, C: Tensor, out: Tensor) -> Tensor:
+    """Write X C to ``out``, which is float64 as C is, and return it.
+
+    On the host by numpy, whose products of such blocks are the faster ones.
+    """
     if X.device.type != "cpu":
-        return torch.mm(X.to(torch.float64), C, out=product)
-    rows, columns, into = X.detach().numpy(), np.ascontiguousarray(C.numpy()), product.numpy()
+        return out.copy_(X.to(torch.float64) @ C)
+    rows, columns, into = X.detach().numpy(), np.ascontiguousarray(C.numpy()), out.numpy()
     for i in range(0, len(rows), ROWS):
         np.matmul(rows[i : i + ROWS].astype(np.float64), columns, out=into[i : i + ROWS])
-    return product
+    return out
 
 
 def grams(*pairs: tuple[Tensor, Tensor], inside: torch.dtype | None = None) -> list[Tensor]:

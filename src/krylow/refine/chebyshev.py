@@ -294,10 +294,10 @@ def conclude(L: Operator, D: Operator, block: FilteredBlock, k: int, outcome: Ou
     """Return the Ritz pairs of the first k vectors of a block in L's dtype, with the evidence for them."""
     if math.isinf(outcome.error):  # nothing was judged, so that nothing is rotated to Ritz vectors yet
         block.align(D, 0.0)
-    block.join()
-    following = block.theta[k : k + 1].clone()
+    wanted = k - (0 if block.beside is None else block.beside.count)
+    following = block.theta[wanted : wanted + 1].clone()
     floor = float(following) if following.numel() else math.inf
-    theta, basis, residuals = block.finish(D, k)
+    theta, basis, residuals = block.finish(D, wanted)
     # While nothing is known of the error, nothing is claimed about gaps.
     apart = k if math.isinf(outcome.error) else outcome.well_defined
     evidence = Evidence(error=DOUBT * outcome.error, floor=floor, well_defined=apart, residuals=residuals)

@@ -26,7 +26,7 @@ from krylow._memory import empty
 from krylow.linalg.components import NullSpace
 from krylow.linalg.row_blocks import (
     exact_gram,
-    exact_product,
+    exact_product_,
     gram,
     grams,
     lengths,
@@ -99,7 +99,8 @@ class FilteredBlock:
     orthonormal
         Whether X is that already.
     beside
-        Null vectors that are known, the lowest frequencies: the block is kept orthogonal to them until :meth:`join`.
+        Null vectors that are known, the lowest frequencies: the block is kept orthogonal to them until
+        :meth:`finish`.
 
     Attributes
     ----------
@@ -148,8 +149,10 @@ class FilteredBlock:
         S = Q.mT @ S @ Q  # inner products of the filtered Ritz vectors
         left = (S - Q.mT @ G.mT @ G @ Q).diagonal().clamp(min=0).sqrt()
         noise = self.noise = 4 * degree**0.5 * torch.finfo(Y.dtype).eps
-        # What is outside may grow as much as a guard does that still moves: it need not be the next one yet.
-        edge = min(max(_first_loose(left / mu.clamp(min=dropped), k), self._last_guards(k)), mu.numel() - 1)
+        # What is outside may grow as much as a guard does that still moves: it need not be the next one yet. Guards
+        # that are younger than the others do not speak for what is beyond them.
+        least = k if self.hidden else self._last_guards(k)
+        edge = min(max(_first_loose(left / mu.clamp(min=dropped), k), least), mu.numel() - 1)
         outside = max(dropped, float(mu[edge]) if mu.numel() > k else dropped)
         grown = mu > 1.05 * outside
         before = torch.where(grown, left / (mu - outside), torch.ones_like(mu)).clamp(max=1)
@@ -269,17 +272,6 @@ class FilteredBlock:
         """Take the known null vectors, which grow from rounding the most, out of X in place; return it."""
         return X if self.beside is None else self.beside.remove_(X)
 
-    def join(self) -> None:
-        """Put the known null vectors, which were kept apart, before the block's own."""
-        if self.beside is None:
-            return
-        null, self.beside = self.beside, None
-        self.X = torch.cat([null.basis(dtype=self.X.dtype), self.X], dim=1)
-        if self.turn is not None:
-            self.turn = torch.block_diag(torch.eye(null.count).to(self.turn), self.turn)
-        self.theta = torch.nn.functional.pad(self.theta, (null.count, 0))
-        self.leakage = torch.nn.functional.pad(self.leakage, (null.count, 0))
-
     def error(self, k: int) -> float:
         """Return what the first k vectors leak, as an estimate of their normalised squared error."""
         if self.sweeps < 2:  # nothing has been foretold yet that could have come true
@@ -357,18 +349,26 @@ class FilteredBlock:
         return self.X
 
     def finish(self, L: Operator, k: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return Rayleigh quotients, the first k vectors ``(n, k)`` and residuals in float64; the block is spent."""
+        """Return Rayleigh quotients, vectors and residuals of the first k in float64; the block is spent.
+
+        The vectors are ``(n, k)`` after the known null vectors, which come first.
+        """
         self._spare = []
         X, self.X = self.X, self.X[:0]
         C = torch.eye(X.shape[1], dtype=torch.float64, device=X.device) if self.turn is None else self.turn
         R, failed = torch.linalg.cholesky_ex(C.mT @ exact_gram(X) @ C, upper=True)
         if not int(failed):
             C = torch.linalg.solve_triangular(R, C, upper=True, left=False)
-        basis = exact_product(X, C[:, :k])
+        known = 0 if self.beside is None else self.beside.count
+        basis = empty(X.shape[0], known + k, dtype=torch.float64, device=X.device)
+        found = exact_product_(X, C[:, :k], basis[:, known:])
         del X
+        if self.beside is not None:
+            basis[:, :known] = self.beside.basis()
+            self.beside.remove_(found)
         if int(failed):
-            orthonormalize_(basis)
-        near = self.theta[:k].nan_to_num(posinf=0.0).to(basis)
+            orthonormalize_(found)
+        near = torch.nn.functional.pad(self.theta[:k].nan_to_num(posinf=0.0), (known, 0)).to(basis)
         theta, residuals = L.quotients(basis, near)
         return theta, basis, residuals
 

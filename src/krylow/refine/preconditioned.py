@@ -110,8 +110,8 @@ def preconditioned_subspace(
         search.correct(tol / DOUBT, watch)
     except KeyboardInterrupt:
         search.outcome = replace(search.outcome, interrupted=True)
-    block = FilteredBlock(A, search.basis(), 0.0)
-    block.theta = search.frequencies()
+    block = FilteredBlock(A, search.X, 0.0, beside=null)
+    block.theta = search.theta
     pairs = conclude(L, D, block, k, search.outcome)
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
@@ -173,10 +173,6 @@ class Search:
     def basis(self) -> Tensor:
         """Return null vectors and block, ``(n, count + s)``."""
         return self.X if self.null is None else torch.cat([self.null.basis(dtype=self.X.dtype), self.X], dim=1)
-
-    def frequencies(self) -> Tensor:
-        """Return the Ritz values of :meth:`basis`."""
-        return torch.cat([self.theta.new_zeros(self.k - self.wanted), self.theta])
 
     def filter(self, shift: float) -> None:
         """Filter the block through pencils of better and better shifts, then rotate it to Ritz vectors of L."""
