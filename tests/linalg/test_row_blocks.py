@@ -1,7 +1,9 @@
 """Inner products and rotations of tall blocks, beside those made at once."""
 
+import pytest
 import torch
 
+from krylow.linalg import row_blocks
 from krylow.linalg.row_blocks import (
     exact_gram,
     exact_product_,
@@ -76,7 +78,9 @@ def test_lengths():
     assert lengths(X).dtype == F64
 
 
-def test_exact_products_are_those_of_doubles():
+@pytest.mark.parametrize("by_numpy", [True, False])
+def test_exact_products_are_those_of_doubles(monkeypatch, by_numpy):
+    monkeypatch.setattr(row_blocks, "_by_numpy", lambda _: by_numpy)
     X = torch.randn(5000, 5, generator=torch.Generator().manual_seed(0))
     C = torch.randn(5, 3, dtype=F64, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(exact_gram(X), X.double().mT @ X.double(), rtol=1e-14, atol=1e-11)

@@ -19,9 +19,17 @@ def gram(X: Tensor, Y: Tensor, inside: torch.dtype | None = None) -> Tensor:
     return grams((X, Y), inside=inside)[0]
 
 
+def _by_numpy(X: Tensor) -> bool:
+    """Return whether numpy and scipy multiply X: faster than torch by a third on one thread, slower on more.
+
+    Their threads and torch's wait for work in each other's way.
+    """
+    return X.device.type == "cpu" and torch.get_num_threads() == 1
+
+
 def exact_gram(X: Tensor) -> Tensor:
     """Return X^T X, all in float64."""
-    if X.device.type != "cpu":
+    if not _by_numpy(X):
         return gram(X, X, torch.float64)
     rows, total = X.detach().numpy(), np.zeros((X.shape[1], X.shape[1]), order="F")
     for i in range(0, len(rows), ROWS):  # BLAS's own product of a matrix with itself: the upper half alone
@@ -30,12 +38,11 @@ def exact_gram(X: Tensor) -> Tensor:
 
 
 def exact_product_(X: Tensor, C: Tensor, out: Tensor) -> Tensor:
-    """Write X C to ``out``, which is float64 as C is, and return it.
-
-    On the host by numpy, whose products of such blocks are the faster ones.
-    """
-    if X.device.type != "cpu":
-        return out.copy_(X.to(torch.float64) @ C)
+    """Write X C to ``out``, which is float64 as C is, and return it."""
+    if not _by_numpy(X):
+        for i in range(0, X.shape[0], ROWS):
+            out[i : i + ROWS] = X[i : i + ROWS].to(torch.float64) @ C
+        return out
     rows, columns, into = X.detach().numpy(), np.ascontiguousarray(C.numpy()), out.numpy()
     for i in range(0, len(rows), ROWS):
         np.matmul(rows[i : i + ROWS].astype(np.float64), columns, out=into[i : i + ROWS])
