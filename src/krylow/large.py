@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,17 +42,22 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
     """Filter a block whose guards set the speed."""
     width = _width(L, k, options)
 
-    def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
+    def filtered(A: Operator, X: Tensor, **how: Any) -> Ritz | None:
         limit, watch = options.max_products or 4000 * width, Watch(A, options.tol, options.callback)
-        if communities is not None and null is not None and null.lowest:  # gaps are told by factors, above zero
-            assert isinstance(A, SparseOperator)
-            X = community_block(A, _null_vector(A, null), communities, k, width, options.generator)
-            if X is not None:
-                pairs = filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch, planted=True)
-                if pairs is not None:
-                    return pairs
-        X = gaussian(A, width, generator=options.generator, dtype=torch.float32)
-        pairs = filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch, null=null)
+        return filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch, **how)
+
+    def planted(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz | None:
+        if communities is None or null is None or not null.lowest:  # gaps are told by factors, above zero
+            return None
+        assert isinstance(A, SparseOperator)
+        X = community_block(A, _null_vector(A, null), communities, k, width, options.generator)
+        return None if X is None else filtered(A, X, planted=True)
+
+    def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
+        pairs = planted(A, null, communities)
+        if pairs is None:
+            random = gaussian(A, width, generator=options.generator, dtype=torch.float32)
+            pairs = filtered(A, random, null=null)
         assert pairs is not None
         return pairs
 

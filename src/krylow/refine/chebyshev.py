@@ -164,6 +164,7 @@ def filtered_subspace(
     wanted = k - (null.count if null else 0)
     X = X.to(A.dtype)[:, : L.n - (k - wanted)].contiguous()
     block = FilteredBlock(A, X, spectrum_top(A), orthonormal=planted, beside=null)
+    del X  # the block's own, which it gives up before the answer needs room
     low, degree = first_cut(block), FIRST_DEGREE
     if planted:
         block.hidden, degree = float(L.n), LEAST_DEGREE

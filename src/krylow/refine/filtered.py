@@ -354,7 +354,7 @@ class FilteredBlock:
         The vectors are ``(n, k)`` after the known null vectors, which come first.
         """
         self._spare = []
-        X, self.X = self.X, self.X[:0]
+        X, self.X = self.X, self.X.new_empty(0, self.X.shape[1])
         C = torch.eye(X.shape[1], dtype=torch.float64, device=X.device) if self.turn is None else self.turn
         R, failed = torch.linalg.cholesky_ex(C.mT @ exact_gram(X) @ C, upper=True)
         if not int(failed):
