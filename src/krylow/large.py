@@ -42,22 +42,23 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
     """Filter a block whose guards set the speed."""
     width = _width(L, k, options)
 
-    def filtered(A: Operator, X: Tensor, **how: Any) -> Ritz | None:
-        limit, watch = options.max_products or 4000 * width, Watch(A, options.tol, options.callback)
+    def filtered(A: Operator, X: Tensor, watch: Watch, **how: Any) -> Ritz | None:
+        limit = options.max_products or 4000 * width
         return filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch, **how)
 
-    def planted(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz | None:
+    def planted(A: Operator, null: NullSpace | None, communities: Tensor | None, watch: Watch) -> Ritz | None:
         if communities is None or null is None or not null.lowest:  # gaps are told by factors, above zero
             return None
         assert isinstance(A, SparseOperator)
         X = community_block(A, _null_vector(A, null), communities, k, width, options.generator)
-        return None if X is None else filtered(A, X, planted=True)
+        return None if X is None else filtered(A, X, watch, planted=True)
 
     def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
-        pairs = planted(A, null, communities)
+        watch = Watch(A, options.tol, options.callback)
+        pairs = planted(A, null, communities, watch)
         if pairs is None:
             random = gaussian(A, width, generator=options.generator, dtype=torch.float32)
-            pairs = filtered(A, random, null=null)
+            pairs = filtered(A, random, watch, null=null)
         assert pairs is not None
         return pairs
 
