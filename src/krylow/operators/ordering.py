@@ -21,6 +21,8 @@ from krylow.operators.walks import communities, move_rows, permuted_rows, walk
 LEAST_NODES = 8192
 #: The share of all nodes that is too wide for a level of the walk.
 WIDE = 0.1
+#: An order is taken if it leaves at most this part of the far entries.
+NEARER = 0.75
 #: Communities are looked for if this share of the entries is far.
 MOST_FAR = 0.3
 
@@ -75,7 +77,7 @@ def reordered_if_it_pays(L: SparseOperator) -> Reordered | None:
     if far <= FEW_FAR or walk(L).widest > WIDE:
         return None
     other = reordered(L)
-    return other if far_share(other.operator) <= far / 2 else None
+    return other if far_share(other.operator) <= NEARER * far else None
 
 
 def grouped_if_it_pays(L: SparseOperator) -> Reordered | None:

@@ -18,7 +18,7 @@ from krylow.operators.row_passes import bounds
 #: An entry this many rows from the diagonal is near: 4096 rows of 32 float32 are half a megabyte.
 NEAR = 4096
 #: Entries that are looked at.
-SAMPLE = 5_000
+SAMPLE = 20_000
 #: A share of far entries that is small: hardly a product misses the cache.
 FEW_FAR = 0.05
 
