@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,8 +12,8 @@ from torch import Tensor
 
 #: Bytes of a line of the cache, at which an array begins.
 LINE = 64
-#: Bytes from which on an array is mapped by itself.
-LARGE = 1 << 23
+#: Bytes of a large page. Arrays of so many are mapped by themselves, and begin at one.
+PAGE = 1 << 21
 
 
 def empty(*shape: int, dtype: torch.dtype, device: torch.device | str = "cpu") -> Tensor:
@@ -28,16 +29,36 @@ def empty(*shape: int, dtype: torch.dtype, device: torch.device | str = "cpu") -
     """
     if torch.device(device).type != "cpu":
         return torch.empty(*shape, dtype=dtype, device=device)
-    room = _room(math.prod(shape) * dtype.itemsize + LINE)
-    start = -room.ctypes.data % LINE
-    return torch.from_numpy(room[start : room.size - LINE + start]).view(dtype).view(*shape)
+    room = _room(math.prod(shape) * dtype.itemsize)
+    return torch.from_numpy(room).view(dtype).view(*shape)
+
+
+def arrays(*wanted: tuple[int | tuple[int, ...], Any]) -> list[np.ndarray]:
+    """Return numpy arrays of any content, each given by its shape and dtype, side by side in one room as of `empty`.
+
+    >>> ids, values = arrays((3, np.int32), ((2, 2), np.float64))
+    >>> ids.shape, values.shape, values.ctypes.data - ids.ctypes.data
+    ((3,), (2, 2), 64)
+    """
+    shapes = [np.empty(0, dtype).dtype.itemsize * math.prod(np.atleast_1d(shape).tolist()) for shape, dtype in wanted]
+    starts = np.cumsum([0, *(-(-size // LINE) * LINE for size in shapes)]).tolist()
+    room = _room(starts[-1])
+    return [
+        room[start : start + size].view(dtype).reshape(shape)
+        for start, size, (shape, dtype) in zip(starts, shapes, wanted, strict=False)
+    ]
 
 
 def _room(size: int) -> np.ndarray:
-    """Return so many bytes."""
+    """Return so many bytes, from a line of the cache or a large page on."""
     advice = getattr(mmap, "MADV_HUGEPAGE", None)
-    if size < LARGE or advice is None:
-        return np.empty(size, dtype=np.uint8)
-    room = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    room.madvise(advice)
-    return np.frombuffer(room, dtype=np.uint8)
+    if size < PAGE or advice is None:
+        return _aligned(np.empty(size + LINE, dtype=np.uint8), size, LINE)
+    mapped = mmap.mmap(-1, (size // PAGE + 2) * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    mapped.madvise(advice)
+    return _aligned(np.frombuffer(mapped, dtype=np.uint8), size, PAGE)
+
+
+def _aligned(room: np.ndarray, size: int, step: int) -> np.ndarray:
+    start = -room.ctypes.data % step
+    return room[start : start + size]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from krylow.floor import PROOF_LIMIT
 from krylow.linalg.components import NullSpace, null_space
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
-from krylow.refine.chebyshev import filtered_subspace
+from krylow.refine.chebyshev import filtered_subspace, in_single, rough
 from krylow.refine.filtered import LINE, block_width
 from krylow.refine.multilevel import multilevel_subspace
 from krylow.refine.preconditioned import preconditioned_subspace
@@ -42,27 +43,32 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
     """Filter a block whose guards set the speed."""
     width = _width(L, k, options)
 
-    def filtered(A: Operator, X: Tensor, watch: Watch, **how: Any) -> Ritz | None:
+    def filtered(A: Operator, start: Callable[[], Tensor], watch: Watch, **how: Any) -> Ritz | None:
         limit = options.max_products or 4000 * width
-        return filtered_subspace(A, X, k, tol=options.tol, max_products=limit, watch=watch, **how)
+        return filtered_subspace(A, start, k, tol=options.tol, max_products=limit, watch=watch, **how)
 
     def planted(A: Operator, null: NullSpace | None, communities: Tensor | None, watch: Watch) -> Ritz | None:
         if communities is None or null is None or not null.lowest:  # gaps are told by factors, above zero
             return None
         assert isinstance(A, SparseOperator)
         X = community_block(A, _null_vector(A, null), communities, k, width, options.generator)
-        return None if X is None else filtered(A, X, watch, planted=True)
+        if X is None:
+            return None
+        start = [X]
+        del X  # the filter's own from now on
+        return filtered(A, lambda: start.pop(), watch, planted=True)
 
     def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
         watch = Watch(A, options.tol, options.callback)
         pairs = planted(A, null, communities, watch)
         if pairs is None:
-            random = gaussian(A, width, generator=options.generator, dtype=torch.float32)
+            random = partial(gaussian, A, width, generator=options.generator, dtype=torch.float32)
             pairs = filtered(A, random, watch, null=null)
         assert pairs is not None
         return pairs
 
-    return _solved(L, k, run, f"a filtered block of {width} vectors", grouped=True)
+    why = f"a filtered block of {width} vectors"
+    return _solved(L, k, run, why, dtype=_dtype(L, options), grouped=True)
 
 
 def multilevel(L: Operator, k: int, options: Options) -> Subspace:
@@ -87,7 +93,8 @@ def multilevel(L: Operator, k: int, options: Options) -> Subspace:
             A.passes += S.passes
         return pairs
 
-    return _solved(L, k, run, f"coarser graphs, then a block of {width} vectors")
+    why = f"coarser graphs, then a block of {width} vectors"
+    return _solved(L, k, run, why, dtype=_dtype(L, options))
 
 
 def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
@@ -137,6 +144,11 @@ def _width(L: Operator, k: int, options: Options, *, guards: int | None = None, 
     return block_width(k, L.n, guards=guards, line=line) if options.m is None else min(options.m, L.n)
 
 
+def _dtype(L: Operator, options: Options) -> torch.dtype:
+    """Return the dtype in which a filter runs over L in another order; where that does, no other copy is kept."""
+    return torch.float32 if rough(options.tol) and in_single(L, options.tol) else L.dtype
+
+
 def _sparse(L: Operator) -> SparseOperator:
     matrix = L.detach().to_scipy()
     parts = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
@@ -149,11 +161,13 @@ def _solved(
     run: Callable[[Operator, NullSpace | None, Tensor | None], Ritz],
     why: str,
     *,
+    dtype: torch.dtype | None = None,
     grouped: bool = False,
 ) -> Subspace:
     """Run a refinement of one large graph in an order that is near in memory; read off a null space that suffices.
 
-    ``grouped`` says whether communities are looked for where there is no such order.
+    The graph is put in that order in a ``dtype``, or its own; ``grouped`` says whether communities are looked for where
+    there is none.
     """
     null = null_space(L)
 
@@ -162,16 +176,17 @@ def _solved(
             return _null_answer(A, null, k)
         other = None
         if isinstance(A, SparseOperator):
-            other = reordered_if_it_pays(A.detach()) or (grouped_if_it_pays(A.detach()) if grouped else None)
+            plain = A.detach()
+            other = reordered_if_it_pays(plain, dtype) or (grouped_if_it_pays(plain, dtype) if grouped else None)
         if other is None:
-            return run(A, null, None)
+            return run(A, null, None).to(A.dtype)
         B = other.operator
         B.products, B.passes = 0, 0
         moved = null and replace(null, labels=other.forward(null.labels), vector=other.forward(null.vector))
         pairs = run(B, moved, other.communities)
         A.products += B.products
         A.passes += B.passes
-        return replace(pairs, X=other.back_(pairs.X.contiguous()))
+        return replace(pairs, X=other.back_(pairs.X.contiguous())).to(A.dtype)
 
     return refined(L, k, ordered, why)
 

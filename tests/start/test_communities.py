@@ -89,7 +89,7 @@ def test_small_communities_count_as_one(monkeypatch):
 
 def planted(L, labels):
     X = community_block(L, ones(L), labels, BLOCKS, 32)
-    return filtered_subspace(L, X, BLOCKS, tol=1e-3, max_products=10**6, planted=True)
+    return filtered_subspace(L, lambda: X, BLOCKS, tol=1e-3, max_products=10**6, planted=True)
 
 
 def test_a_block_model_is_solved_from_there():

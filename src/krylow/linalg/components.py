@@ -19,7 +19,7 @@ from torch import Tensor
 from krylow.linalg.row_blocks import gram
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.row_passes import null_rows
-from krylow.operators.walks import walk
+from krylow.operators.walks import components_of
 
 #: Units of eps, beside the number of a row's entries, that L u may be off from zero, relative to |L| |u|.
 ROUNDING = 8
@@ -52,6 +52,8 @@ class NullSpace:
     def basis(self, k: int | None = None, dtype: torch.dtype = torch.float64) -> Tensor:
         """Return the first k null vectors (all, if there are no more) as orthonormal columns ``(n, min(k, count))``."""
         width = self.count if k is None else min(k, self.count)
+        if self.components == 1:
+            return self.vector[:, None].repeat(1, width).to(dtype)
         columns = torch.zeros(self.labels.numel(), width, dtype=dtype, device=self.vector.device)
         rows = torch.nonzero(self.labels < width)[:, 0]
         columns[rows, self.labels[rows]] = self.vector[rows].to(dtype)
@@ -93,8 +95,7 @@ def null_space(L: Operator) -> NullSpace | None:
 def _null_space(L: SparseOperator) -> NullSpace:
     crow, col = L.host_indices()
     values = L.values.detach().cpu().double().numpy()
-    seen = walk(L)
-    components, labels, device = seen.components, seen.labels, L.device
+    (labels, components), device = components_of(L), L.device
     u, null = np.zeros(L.n), np.zeros(components, dtype=bool)
     positive = True
     for candidate in _candidates(L, np.diff(crow)):

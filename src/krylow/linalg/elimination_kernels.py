@@ -10,17 +10,62 @@ from typing import Any
 
 import numpy as np
 
-from krylow.operators import compiled as compilation
+from krylow._memory import arrays
+from krylow.operators.compiled import ask, asking
+
+#: Nodes ahead that are asked for, and numbers in a line of the cache.
+AHEAD, LINE = 12, 8
 
 
 def compiled(name: str) -> Callable[..., Any]:
     """Return a kernel of this module, compiled; numba has to be there."""
-    kernel = compilation.compiled(globals()[name])
+    kernel = asking(globals()[name])
     assert kernel is not None
     return kernel
 
 
-def eliminate(crow: Any, col: Any, values: Any, shift: float, slowest: float, widest: int) -> Any:
+#: What is known of an entry while nodes are eliminated, in half a line of the cache, and of a node.
+ENTRY = np.dtype(
+    [("neighbor", "i4"), ("twin", "i4"), ("edge", "i4"), ("held", "f4"), ("weight", "f8"), ("shared", "f8")]
+)
+NODE = np.dtype(
+    [
+        ("diagonal", "f8"),
+        ("mass", "f8"),
+        ("own", "f4"),
+        ("hung", "f4"),
+        ("degree", "i4"),
+        ("queued", "?"),
+        ("gone", "?"),
+        ("", "i2"),
+    ]
+)
+
+
+def eliminated(crow: Any, col: Any, values: Any, shift: float, slowest: float, widest: int) -> Any:
+    """Return what :func:`eliminate`, compiled, makes of a matrix, in room of large pages."""
+    n, entries = crow.size - 1, col.size
+    rooms = arrays((entries, ENTRY), (n, NODE), (n, np.int32), (n, np.int32))
+    kept = arrays(((n, 3), np.int32), ((n, 3), np.int32), ((n, 3), np.float64), (entries, np.int32))
+    return compiled("eliminate")(crow, col, values, shift, slowest, widest, *rooms, *kept)
+
+
+def eliminate(
+    crow: Any,
+    col: Any,
+    values: Any,
+    shift: float,
+    slowest: float,
+    widest: int,
+    met: Any,
+    nodes_met: Any,
+    following: Any,
+    stack: Any,
+    order: Any,
+    edges: Any,
+    coefficients: Any,
+    original: Any,
+) -> Any:
     """Eliminate nodes of at most two neighbours from L + shift I, and carry the mass of their pieces over.
 
     Parameters
@@ -34,6 +79,8 @@ def eliminate(crow: Any, col: Any, values: Any, shift: float, slowest: float, wi
         which is about one over its lowest frequency with the ends held.
     widest
         A node between two nodes that both have more entries than this is left.
+    met, nodes_met, following, stack, order, edges, coefficients, original
+        Room of any content for what is known of entries and nodes, for numbers of nodes, and for what is returned.
 
     Returns
     -------
@@ -43,19 +90,29 @@ def eliminate(crow: Any, col: Any, values: Any, shift: float, slowest: float, wi
         columns, values, mass and edges of the core, the diagonal first in each row; and the edge of each entry.
     """
     n, entries = crow.size - 1, col.size
-    neighbor, twin, edge = np.full(entries, -1, np.int32), np.empty(entries, np.int32), np.empty(entries, np.int32)
-    weight, shared, held = values.copy(), np.zeros(entries), np.zeros(entries, np.float32)
-    diagonal, mass = np.full(n, shift), np.ones(n)
-    own, hung = np.ones(n, np.float32), np.zeros(n, np.float32)  # nodes of a node and its twigs, and how slow these are
-    degree, queued, gone = np.zeros(n, np.int32), np.zeros(n, np.bool_), np.zeros(n, np.bool_)
-    following = crow[:-1].copy()
+    neighbor, twin, edge, held = met["neighbor"], met["twin"], met["edge"], met["held"]
+    weight, shared = met["weight"], met["shared"]
+    diagonal, mass, degree = nodes_met["diagonal"], nodes_met["mass"], nodes_met["degree"]
+    own, hung = nodes_met["own"], nodes_met["hung"]  # nodes of a node and its twigs, and how slow these are
+    queued, gone = nodes_met["queued"], nodes_met["gone"]
+    for e in range(entries):
+        neighbor[e], twin[e], edge[e] = -1, 0, -1
+        held[e], weight[e], shared[e] = 0.0, values[e], 0.0
+    for i in range(n):
+        diagonal[i], mass[i], own[i], hung[i] = shift, 1.0, 1.0, 0.0
+        degree[i], queued[i], gone[i], following[i] = 0, False, False, crow[i]
     symmetric = True
     for i in range(n):  # row i is the next one that each of its neighbours meets
+        if i + 2 * AHEAD < n:
+            for e in range(crow[i + 2 * AHEAD], crow[i + 2 * AHEAD + 1]):
+                ask(following, np.int64(col[e]))
+                ask(crow, np.int64(col[e]))
+            for e in range(crow[i + AHEAD], crow[i + AHEAD + 1]):
+                ask(col, np.int64(following[col[e]]))
         for e in range(crow[i], crow[i + 1]):
             j = col[e]
             if j == i:
                 diagonal[i] += values[e]
-                edge[e] = -1
                 continue
             p = following[j]
             if p < crow[j + 1] and col[p] == j:
@@ -68,10 +125,9 @@ def eliminate(crow: Any, col: Any, values: Any, shift: float, slowest: float, wi
             degree[i] += 1
         if not symmetric:
             break
-    original = edge.copy()
-    order, edges = np.empty((n, 3), np.int32), np.empty((n, 3), np.int32)
-    coefficients = np.empty((n, 3))
-    stack, top, count = np.empty(n, np.int32), 0, 0
+    for e in range(entries):
+        original[e] = edge[e]
+    top, count = 0, 0
     for i in range(n - 1, -1, -1):
         if symmetric and degree[i] <= 2:
             stack[top], queued[i] = i, True
@@ -79,6 +135,14 @@ def eliminate(crow: Any, col: Any, values: Any, shift: float, slowest: float, wi
     while top:
         top -= 1
         v = stack[top]
+        if top >= 2 * AHEAD:
+            ask(met, np.int64(crow[stack[top - 2 * AHEAD]]))
+            soon = stack[top - AHEAD]
+            ask(nodes_met, np.int64(soon))
+            for e in range(crow[soon], crow[soon + 1]):
+                ask(nodes_met, np.int64(col[e]))
+                ask(crow, np.int64(col[e]))
+                ask(met, np.int64(twin[e]))
         queued[v] = False
         one, two = -1, -1
         for e in range(crow[v], crow[v + 1]):
@@ -182,6 +246,10 @@ def eliminate_again(
             weight[e] = values[e]
     pivots = np.empty(order.shape[0])
     for i in range(order.shape[0]):
+        if i + AHEAD < order.shape[0]:
+            for t in range(3):
+                ask(diagonal, np.int64(order[i + AHEAD, t]))
+                ask(weight, np.int64(max(edges[i + AHEAD, t], 0)))
         v, a, b = order[i]
         one, two, link = edges[i]
         pivots[i] = pivot = diagonal[v]
@@ -205,6 +273,10 @@ def down(order: Any, coefficients: Any, X: Any) -> None:
     """Add to each node left what the eliminated ones pass on to it: the forward half of a solve with a block."""
     columns = X.shape[1]
     for i in range(order.shape[0]):
+        if i + AHEAD < order.shape[0]:
+            for soon in order[i + AHEAD]:
+                for j in range(0, columns, LINE):
+                    ask(X, np.int64(soon) * columns + j)
         v, a, b = order[i]
         c, d, _ = coefficients[i]
         if d == 0:
@@ -220,6 +292,10 @@ def up(order: Any, coefficients: Any, X: Any) -> None:
     """Fill the eliminated nodes from those left: the backward half of a solve."""
     columns = X.shape[1]
     for i in range(order.shape[0] - 1, -1, -1):
+        if i >= AHEAD:
+            for soon in order[i - AHEAD]:
+                for j in range(0, columns, LINE):
+                    ask(X, np.int64(soon) * columns + j)
         v, a, b = order[i]
         c, d, pivot = coefficients[i]
         load = 1 / pivot
@@ -231,6 +307,10 @@ def extend(order: Any, coefficients: Any, X: Any) -> None:
     """Fill the eliminated nodes from those left as the solution without a load on them has it."""
     columns = X.shape[1]
     for i in range(order.shape[0] - 1, -1, -1):
+        if i >= AHEAD:
+            for soon in order[i - AHEAD]:
+                for j in range(0, columns, LINE):
+                    ask(X, np.int64(soon) * columns + j)
         v, a, b = order[i]
         c, d, _ = coefficients[i]
         for j in range(columns):

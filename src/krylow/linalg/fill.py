@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import connected_components
 
 from krylow._checks import InputError
 from krylow.linalg.elimination import WIDEST, Condensed
-from krylow.linalg.elimination_kernels import compiled
+from krylow.linalg.elimination_kernels import compiled, eliminated
 from krylow.operators import SparseOperator
 from krylow.operators.compiled import available
 
@@ -45,7 +45,7 @@ class Fill:
     core
         Nodes that are left after those with one or two neighbours are gone.
     separator
-        Nodes of the core's separator.
+        Nodes of the core's separator; 0 where the entries were counted.
     """
 
     entries: float
@@ -74,7 +74,11 @@ def core_fill(condensed: Condensed) -> Fill:
     if condensed.M is None:
         return pattern_fill(crow, col)
     n, S = crow.size - 1, condensed.S
-    return _estimate(n, _without_diagonal(S.indptr, S.indices), 2.0 * (n - S.shape[0]), (col.size - n) / 2 + n)
+    spent, lower = 2.0 * (n - S.shape[0]), (col.size - n) / 2 + n
+    if condensed.order is not None:  # then they are counted
+        entries = n + spent + condensed.order[1]
+        return Fill(entries, max(1.0, entries / lower), S.shape[0], 0)
+    return _estimate(n, _without_diagonal(S.indptr, S.indices), spent, lower)
 
 
 def _estimate(n: int, core: Any, spent: float, lower: float) -> Fill:
@@ -98,7 +102,7 @@ def _core(crow: np.ndarray, col: np.ndarray, n: int) -> tuple[Any, float, float]
     rows = csr_array((np.full(col.size, -1.0), col, crow), shape=(n, n))
     if available() and rows.has_canonical_format and col.size < 2**31:
         dominant = 1.0 + float(np.diff(crow).max(initial=0))  # any numbers serve that no pivot vanishes for
-        found = compiled("eliminate")(crow, col, rows.data, 2 * dominant, math.inf, WIDEST)
+        found = eliminated(crow, col, rows.data, 2 * dominant, math.inf, WIDEST)
         symmetric, (order, *_), _, (start, columns, *_), edge = found
         if symmetric:
             return _without_diagonal(start, columns), 2.0 * len(order), float((edge >= 0).sum()) / 2 + n

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
 #: Rows that are multiplied together before their sums join the float64 ones: some blocks of them fit a cache.
@@ -29,12 +28,7 @@ def _by_numpy(X: Tensor) -> bool:
 
 def exact_gram(X: Tensor) -> Tensor:
     """Return X^T X, all in float64."""
-    if not _by_numpy(X):
-        return gram(X, X, torch.float64)
-    rows, total = X.detach().numpy(), np.zeros((X.shape[1], X.shape[1]), order="F")
-    for i in range(0, len(rows), ROWS):  # BLAS's own product of a matrix with itself: the upper half alone
-        dsyrk(1.0, rows[i : i + ROWS].astype(np.float64).T, beta=1.0, c=total, overwrite_c=True)
-    return torch.from_numpy(np.triu(total) + np.triu(total, 1).T)
+    return gram(X, X, torch.float64)
 
 
 def exact_product_(X: Tensor, C: Tensor, out: Tensor) -> Tensor:
@@ -55,8 +49,17 @@ def grams(*pairs: tuple[Tensor, Tensor], inside: torch.dtype | None = None) -> l
     dtypes = [inside or torch.promote_types(X.dtype, Y.dtype) for X, Y in pairs]
     for i in range(0, pairs[0][0].shape[0], ROWS):
         for total, dtype, (X, Y) in zip(totals, dtypes, pairs, strict=True):
-            total += X[i : i + ROWS].to(dtype).mT @ Y[i : i + ROWS].to(dtype)
+            rows = X[i : i + ROWS].to(dtype)
+            total += _own_gram(rows) if X is Y else rows.mT @ Y[i : i + ROWS].to(dtype)
     return totals
+
+
+def _own_gram(X: Tensor) -> Tensor:
+    """Return X^T X: numpy does half of the work, since it knows that the product is symmetric."""
+    if not _by_numpy(X):
+        return X.mT @ X
+    rows = X.detach().numpy()
+    return torch.from_numpy(rows.T @ rows)
 
 
 def lengths(X: Tensor) -> Tensor:
@@ -73,7 +76,7 @@ def residual_gram(X: Tensor, Y: Tensor, C: Tensor) -> Tensor:
     total = torch.zeros(Y.shape[1], Y.shape[1], dtype=torch.float64, device=X.device)
     for i in range(0, X.shape[0], ROWS):
         rest = torch.addmm(Y[i : i + ROWS], X[i : i + ROWS], C, alpha=-1)
-        total += rest.mT @ rest
+        total += _own_gram(rest)
     return total
 
 

@@ -55,33 +55,40 @@ class Reordered:
         return X
 
 
-def reordered(L: SparseOperator) -> Reordered:
-    """Return L with its nodes in the order of a walk. No gradient, on the host."""
-    return permuted(L, torch.from_numpy(walk(L).order))
+def reordered(L: SparseOperator, dtype: torch.dtype | None = None) -> Reordered:
+    """Return L with its nodes in the order of a walk, in a ``dtype`` or its own. No gradient, on the host."""
+    return permuted(L, torch.from_numpy(walk(L).order), dtype)
 
 
-def permuted(L: SparseOperator, order: Tensor) -> Reordered:
-    """Return L with the nodes in a given order, ``order[new] = old``."""
-    rows = permuted_rows(*L.host_indices(), L.values.detach().cpu().numpy(), order.numpy())
+def permuted(L: SparseOperator, order: Tensor, dtype: torch.dtype | None = None) -> Reordered:
+    """Return L with the nodes in a given order, ``order[new] = old``, in a ``dtype`` or its own."""
+    numbers = torch.empty(0, dtype=dtype or L.dtype).numpy().dtype
+    rows = permuted_rows(*L.host_indices(), L.values.detach().cpu().numpy(), order.numpy(), numbers)
     vector = None if L.null_vector is None else L.null_vector.detach()[order]
     operator = SparseOperator(*(torch.from_numpy(part) for part in rows), psd=L.psd, null_vector=vector)
     operator.inherit(L, order)
     return Reordered(operator, order)
 
 
-def reordered_if_it_pays(L: SparseOperator) -> Reordered | None:
-    """Return L in the order of a walk, or None where the present order is as good or no order is near."""
+def reordered_if_it_pays(L: SparseOperator, dtype: torch.dtype | None = None) -> Reordered | None:
+    """Return L in the order of a walk, or None where the present order is as good or no order is near.
+
+    In a ``dtype``, or its own.
+    """
     if L.n < LEAST_NODES or L.device.type != "cpu":
         return None
     far = far_share(L)
     if far <= FEW_FAR or walk(L).widest > WIDE:
         return None
-    other = reordered(L)
+    other = reordered(L, dtype)
     return other if far_share(other.operator) <= NEARER * far else None
 
 
-def grouped_if_it_pays(L: SparseOperator) -> Reordered | None:
-    """Return L with its communities one after the other; None where there are none, and without numba."""
+def grouped_if_it_pays(L: SparseOperator, dtype: torch.dtype | None = None) -> Reordered | None:
+    """Return L with its communities one after the other; None where there are none, and without numba.
+
+    In a ``dtype``, or its own.
+    """
     if L.n < LEAST_NODES or L.device.type != "cpu" or far_share(L) < MOST_FAR:
         return None
     labels = communities(L)
@@ -92,4 +99,4 @@ def grouped_if_it_pays(L: SparseOperator) -> Reordered | None:
         return None
     labels = torch.unique(labels, return_inverse=True)[1]
     order = torch.argsort(labels, stable=True)
-    return replace(permuted(L, order), communities=labels[order])
+    return replace(permuted(L, order, dtype), communities=labels[order])

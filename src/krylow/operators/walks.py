@@ -62,10 +62,23 @@ def walk(L: SparseOperator) -> Walk:
     return known
 
 
-def _walk(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> Walk:
+def components_of(L: SparseOperator) -> tuple[np.ndarray, int]:
+    """Return the component ``(n,)`` of each node, and their number, without the way back of a whole walk.
+
+    From the operator's walk, if that was made already.
+    """
+    known = L.kept.get(f"walk {L.version}")
+    if not isinstance(known, Walk):
+        crow, col = L.host_indices()
+        known = _walk(crow, col, L.values.detach().cpu().numpy(), back=False)
+    return known.labels, known.components
+
+
+def _walk(crow: np.ndarray, col: np.ndarray, values: np.ndarray, *, back: bool = True) -> Walk:
+    """Return the walk; without the way ``back`` its order and width are of no use."""
     kernel = asking(_walk_twice)
     if kernel is not None:
-        order, labels, components, widest = kernel(crow, col, values, not values.all())
+        order, labels, components, widest = kernel(crow, col, values, not values.all(), back)
         return Walk(order.astype(np.int64), labels.astype(np.int64), int(components), int(widest) / (crow.size - 1))
     n = crow.size - 1
     zeros = not values.all()  # entries that are there but zero join nothing; to drop them writes into the indices
@@ -96,7 +109,7 @@ def _widest(linked: Any, order: np.ndarray, labels: np.ndarray) -> int:
     return widest
 
 
-def _walk_twice(crow: Any, col: Any, values: Any, zeros: bool) -> Any:
+def _walk_twice(crow: Any, col: Any, values: Any, zeros: bool, back: bool) -> Any:
     n = crow.size - 1
     order = np.empty(n, dtype=np.int32)
     labels = np.full(n, -1, dtype=np.int32)
@@ -130,7 +143,7 @@ def _walk_twice(crow: Any, col: Any, values: Any, zeros: bool) -> Any:
                             order[end] = j
                             end += 1
             start = order[end - 1]
-            if again == 1 or end - begin <= 2 or broad > BROAD * (end - begin):
+            if again == 1 or not back or end - begin <= 2 or broad > BROAD * (end - begin):
                 widest = max(widest, broad)
                 break
         begin = end
@@ -147,14 +160,16 @@ def communities(L: SparseOperator) -> Tensor | None:
     kernel = asking(_propagate)
     if kernel is None:
         return None
-    return torch.from_numpy(kernel(*L.host_indices(), ROUNDS, AGREED)).long()
+    crow, col = L.host_indices()
+    tally = np.zeros(L.n, np.int32 if (ROUNDS + 1) * col.size < 2**31 else np.int64)
+    return torch.from_numpy(kernel(crow, col, tally, ROUNDS, AGREED)).long()
 
 
-def _propagate(crow: Any, col: Any, rounds: int, enough: float) -> Any:
-    n = crow.size - 1
+def _propagate(crow: Any, col: Any, tally: Any, rounds: int, enough: float) -> Any:
+    n, number = crow.size - 1, tally.dtype.type
     labels = np.arange(n).astype(np.int32)
-    # A name's tally begins anew at each node: from ``start``, which is beyond all tallies of the nodes before.
-    tally, start = np.zeros(n, np.int64), 0
+    # A name's tally, 0 at first, begins anew at each node: from ``start``, beyond all tallies of the nodes before.
+    start = number(0)
     for _ in range(rounds):
         agreed = 0
         for i in range(n):
@@ -167,13 +182,13 @@ def _propagate(crow: Any, col: Any, rounds: int, enough: float) -> Any:
             for p in range(crow[i], crow[i + 1]):
                 if col[p] != i:
                     name = labels[col[p]]
-                    counted = max(tally[name], start) + 1
+                    counted = number(max(tally[name], start) + number(1))
                     tally[name] = counted
                     if counted > most or (counted == most and name == own):
                         best, most = name, counted
             agreed += 2 * (most - start) > entries - 1
             labels[i] = best
-            start += entries
+            start = number(start + entries)
         if agreed >= enough * n:
             break
     return labels
@@ -206,19 +221,22 @@ def _balance(crow: Any, col: Any, bits: Any) -> Any:
 
 
 def permuted_rows(
-    crow: np.ndarray, col: np.ndarray, values: np.ndarray, order: np.ndarray
+    crow: np.ndarray, col: np.ndarray, values: np.ndarray, order: np.ndarray, dtype: Any = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the rows of a matrix whose nodes are put in an order, ``order[new] = old``; its columns are in none."""
+    """Return the rows of a matrix whose nodes are put in an order, ``order[new] = old``; its columns are in none.
+
+    Its values are of a ``dtype``, or as they are.
+    """
     kernel = asking(_permuted)
     if kernel is not None:
-        rows, columns, entries = np.empty_like(crow), np.empty_like(col), np.empty_like(values)
+        rows, columns, entries = np.empty_like(crow), np.empty_like(col), np.empty_like(values, dtype=dtype)
         kernel(crow, col, values, order, rows, columns, entries)
         return rows, columns, entries
     n = order.size
     matrix = csr_array((values, col, crow), shape=(n, n), copy=False)[order]
     new = np.empty(n, dtype=col.dtype)
     new[order] = np.arange(n)
-    return matrix.indptr.astype(crow.dtype), new[matrix.indices], matrix.data
+    return matrix.indptr.astype(crow.dtype), new[matrix.indices], matrix.data.astype(dtype or values.dtype, copy=False)
 
 
 def _permuted(crow: Any, col: Any, values: Any, order: Any, rows: Any, columns: Any, entries: Any) -> None:

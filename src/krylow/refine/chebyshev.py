@@ -8,6 +8,7 @@ vectors. The interval is found on the way: a is the block's own largest Ritz val
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,10 +16,10 @@ from torch import Tensor
 
 from krylow.linalg.components import NullSpace
 from krylow.operators import Operator
-from krylow.refine.filtered import FilteredBlock
+from krylow.refine.filtered import EXACT_TOL, FilteredBlock
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Evidence, Ritz, rotate, settled
-from krylow.refine.spectrum import single, spectrum_top
+from krylow.refine.spectrum import single, single_dtype, spectrum_top
 
 #: The first sweep over a large graph filters from this part of the spectrum's top, with this degree.
 FIRST_CUT = 4
@@ -130,7 +131,7 @@ def _degree(theta_k: Tensor, cut: Tensor, high: Tensor) -> int:
 
 def filtered_subspace(
     L: Operator,
-    X: Tensor,
+    start: Callable[[], Tensor],
     k: int,
     *,
     tol: float,
@@ -145,33 +146,33 @@ def filtered_subspace(
     ----------
     L
         The operator, of one graph.
-    X
-        ``(n, s)`` start block with s > k, overwritten.
+    start
+        Makes the start block ``(n, s)``, s > k: it is overwritten, and given up before the answer needs room.
     k, tol, max_products, watch
         As in :func:`chebyshev_subspace`.
     planted
-        Whether X is orthonormal and its first k columns are near the wanted vectors already, which are apart from all
+        Whether it is orthonormal and its first k columns are near the wanted vectors already, which are apart from all
         others by a clear gap; a third of the other columns at least are random. None is returned where that turns out
         to be wrong.
     null
         Null vectors of L, which are not iterated for where they are the lowest; there must be fewer than k of them.
     """
-    A, D = working_precision(L, tol), L.double()
+    A, D = working_precision(L, tol), L.detach() if rough(tol) else L.double()
     if watch is not None:
         watch.count(A)
         watch.count(D)
     null = null if null is not None and null.lowest and null.count else None
     wanted = k - (null.count if null else 0)
-    X = X.to(A.dtype)[:, : L.n - (k - wanted)].contiguous()
+    X = start().to(A.dtype)[:, : L.n - (k - wanted)].contiguous()
     block = FilteredBlock(A, X, spectrum_top(A), orthonormal=planted, beside=null)
-    del X  # the block's own, which it gives up before the answer needs room
+    del X
     low, degree = first_cut(block), FIRST_DEGREE
     if planted:
         block.hidden, degree = float(L.n), LEAST_DEGREE
     goal = tol / DOUBT * k / wanted
     found = refine_block(block, D, wanted, tol=goal, max_products=max_products, watch=watch, low=low, degree=degree)
     found = replace(found, error=found.error * wanted / k, well_defined=found.well_defined + k - wanted)
-    pairs = None if found.hidden else conclude(L, D, block, k, found)
+    pairs = None if found.hidden else conclude(D, block, k, found, tol)
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
     return pairs
@@ -218,7 +219,8 @@ def refine_block(
     """Sweep until the estimated error of the first k is at most ``tol``.
 
     ``low`` is the lower end of the first filter's interval and ``degree`` its degree; later intervals begin at the
-    frequency of the last guard, and their degree aims at the error that is left to remove. D is L in float64.
+    frequency of the last guard, and their degree aims at the error that is left to remove. D is L, in float64 where
+    ``tol`` is small.
     A start that is not random may not do: where something is found beside it, or may be hidden still.
     """
     A, width = block.L, block.X.shape[1]
@@ -291,21 +293,25 @@ def judge(block: FilteredBlock, D: Operator, k: int, tol: float, *, mixing: Tens
     return Outcome(block.error(k) + min(mixed[-1], 1.0), max(apart, default=0))
 
 
-def conclude(L: Operator, D: Operator, block: FilteredBlock, k: int, outcome: Outcome) -> Ritz:
-    """Return the Ritz pairs of the first k vectors of a block in L's dtype, with the evidence for them."""
-    if math.isinf(outcome.error):  # nothing was judged, so that nothing is rotated to Ritz vectors yet
-        block.align(D, 0.0)
+def conclude(D: Operator, block: FilteredBlock, k: int, outcome: Outcome, tol: float) -> Ritz:
+    """Return the Ritz pairs of the first k vectors of a block in float64, with the evidence for them.
+
+    D and ``tol`` as in :func:`refine_block`.
+    """
+    known = block.residuals is not None or not rough(tol)
+    if math.isinf(outcome.error) or not known:  # nothing was judged since the last sweep
+        block.align(D, tol)
     wanted = k - (0 if block.beside is None else block.beside.count)
     following = block.theta[wanted : wanted + 1].clone()
     floor = float(following) if following.numel() else math.inf
-    theta, basis, residuals = block.finish(D, wanted)
+    theta, basis, residuals = block.finish(D, wanted, again=not rough(tol))
     # While nothing is known of the error, nothing is claimed about gaps.
     apart = k if math.isinf(outcome.error) else outcome.well_defined
     evidence = Evidence(error=DOUBT * outcome.error, floor=floor, well_defined=apart, residuals=residuals)
     return Ritz(
-        theta=torch.cat([theta, following.to(theta)]).to(L.dtype),
-        X=basis.to(L.dtype),
-        residuals=torch.nn.functional.pad(residuals, (0, following.numel()), value=torch.inf).to(L.dtype),
+        theta=torch.cat([theta, following.to(theta)]),
+        X=basis,
+        residuals=torch.nn.functional.pad(residuals, (0, following.numel()), value=torch.inf),
         interrupted=outcome.interrupted,
         evidence=evidence,
     )
@@ -313,10 +319,17 @@ def conclude(L: Operator, D: Operator, block: FilteredBlock, k: int, outcome: Ou
 
 def working_precision(L: Operator, tol: float) -> Operator:
     """Return L in the precision that the filter needs for an error of ``tol``, with counters of its own."""
-    if tol >= SINGLE_TOL and L.dtype != torch.float32:
-        A = single(L)
-        return A.detach() if A is L else A
-    return L.detach()
+    return single(L) if in_single(L, tol) and L.dtype != torch.float32 else L.detach()
+
+
+def in_single(L: Operator, tol: float) -> bool:
+    """Return whether the filter runs in float32 for an error of ``tol``."""
+    return tol >= SINGLE_TOL and single_dtype(L) == torch.float32
+
+
+def rough(tol: float) -> bool:
+    """Return whether products in float32 suffice to judge an error of ``tol``."""
+    return tol >= DOUBT * EXACT_TOL
 
 
 def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int | None:

@@ -25,6 +25,7 @@ import scipy.linalg
 import torch
 from scipy.sparse import csr_array
 
+from krylow._memory import arrays
 from krylow.linalg.components import NullSpace
 from krylow.linalg.elimination import Condensed, Factor, condense
 from krylow.linalg.fill import pattern_fill, refuse
@@ -159,7 +160,7 @@ def condensed_inverse(
     while True:
         if core.nodes.size**2 / 2 > max_fill:
             refuse(pattern_fill(core.S.indptr, core.S.indices), max_fill)
-        factor = Factor(_held(core, null))
+        factor = Factor(_held(core, null), core.order and core.order[0])
         problem = _Problem(core, factor, k, k - basis.shape[1], basis, norm, tol, max(left, k + 2))
         found = _run(problem, basis_size, np.random.default_rng(seed))
         left = problem.most
@@ -177,7 +178,8 @@ def core_of(L: SparseOperator) -> Condensed:
     key = f"core {L.version} {SLOWEST}"
     known = L.kept.get(key)
     if not isinstance(known, Condensed):
-        total = float(L.values.detach().abs().sum(dtype=torch.float64))  # about twice the weights of all entries
+        # about twice the weights of all entries
+        total = float(torch.linalg.vector_norm(L.values.detach(), ord=1, dtype=torch.float64))
         slowest = 2 * SLOWEST * max(1, L.col.numel() - L.n) / total if total else 0.0
         known = condense(_matrix(L), 0.0, slowest)
         L.kept[key] = known
@@ -321,7 +323,7 @@ def _products(X: np.ndarray, Z: np.ndarray, null: np.ndarray, scale: np.ndarray)
 def _rotated(Z: np.ndarray, W: np.ndarray, problem: _Problem) -> np.ndarray:
     """Return the null vectors and the wanted ones of Z W side by side."""
     first = problem.null.shape[1]
-    X = np.empty((len(Z), problem.k))
+    (X,) = arrays(((len(Z), problem.k), np.float64))
     X[:, :first] = problem.null
     for start in range(0, len(Z), CHUNK):
         part = slice(start, start + CHUNK)

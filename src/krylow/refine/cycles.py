@@ -177,7 +177,9 @@ def _look(
     within = torch.cholesky_solve(made.H, R, upper=True)  # L X in the basis X
     # A difference of sums is exact enough while little is asked for, and else the sums are those of differences.
     residuals = LL[0] - made.H @ within if rough else residual_gram(block.X, made.LX, within)
-    unseen = (C.mT @ residuals @ C - rho.mT @ rho).cpu()
+    residuals = C.mT @ residuals @ C
+    block.residuals = residuals.diagonal().clamp(min=0).sqrt().cpu() + made.rounding
+    unseen = (residuals - rho.mT @ rho).cpu()
     at = (unseen.diagonal().clamp(min=0).sqrt() / high_part).clamp(low, block.high).sqrt()
     coupling = (low_coupling + low_coupling.mT) / 2 + unseen / at / at[:, None]
     shifts = coupling.diagonal().clamp(min=0)

@@ -110,6 +110,8 @@ class FilteredBlock:
         ``(s, s)`` float64 by which X has to be multiplied for that; None: it need not be.
     theta
         ``(s,)`` float64 estimates of the frequencies, infinite before the first sweep.
+    residuals
+        ``(s,)`` float64 residual norms of L of the turned vectors, with their rounding, where a product has told them.
     leakage
         ``(s,)`` float64 norms of what each vector holds of frequencies outside the block, as far as the filter tells.
     noise
@@ -133,6 +135,7 @@ class FilteredBlock:
         self.noise, self.hidden = 0.0, 0.0
         s = X.shape[1]
         self.theta = torch.full((s,), torch.inf, dtype=torch.float64)
+        self.residuals: Tensor | None = None
         self.leakage = torch.ones(s, dtype=torch.float64)
         self._swept = 0, high, self.leakage  # degree and interval of the last sweep, and what leaked before it
 
@@ -188,7 +191,7 @@ class FilteredBlock:
         self.hidden *= float(S.diagonal().mean()) / float(dropped * self._growth(self.theta[k - 1], degree, low)) ** 2
         self.theta[k:] = self._frequencies(mu, S, degree, low, dropped)
         Y.addmm_(kept, inside.to(Y.dtype), alpha=-1)
-        self.X[:, k:] = orthonormalize_(Y, S.to(Y.device), Q.to(Y.device))
+        self.X[:, k:], self.residuals = orthonormalize_(Y, S.to(Y.device), Q.to(Y.device)), None
         self.leakage[:k] = self.doubted(k)
         self.sweeps += 1
 
@@ -215,7 +218,7 @@ class FilteredBlock:
         """
         Y, former = self._filter(degree, low, 0.0), self.X
         self.noise = 4 * degree**0.5 * torch.finfo(Y.dtype).eps
-        self.X, self._spare[self._last], self.turn = Y, former, None
+        self.X, self._spare[self._last], self.turn, self.residuals = Y, former, None, None
         return former
 
     def _bounded_degree(self, low: float, first: float) -> int:
@@ -229,7 +232,7 @@ class FilteredBlock:
     def _take(self, Y: Tensor, Q: Tensor, S: Tensor) -> None:
         """Make the filtered block Y, rotated by Q to inner products S, the block, and the old one a buffer."""
         self._spare[self._last] = self.X
-        self.X, self.turn = orthonormalize_(Y, S.to(Y.device), Q.to(Y.device)), None
+        self.X, self.turn, self.residuals = orthonormalize_(Y, S.to(Y.device), Q.to(Y.device)), None, None
         # What is small before that and large after it, as guards are, holds rounding of what was large.
         if self.beside is not None and float(self.beside.coefficients(self.X).abs().max()) > APART:
             self.X = orthonormalize_(self._apart_(self.X))
@@ -321,7 +324,7 @@ class FilteredBlock:
         self.theta, Q = torch.linalg.eigh(made.H.cpu())
         self.turn = Q.to(self.X.device)
         residuals = Q.mT @ residuals @ Q  # inner products
-        size = residuals.diagonal().clamp(min=0).sqrt() + made.rounding
+        size = self.residuals = residuals.diagonal().clamp(min=0).sqrt() + made.rounding
         self.leakage = (Q.square().mT @ self.leakage.square()).sqrt()
         leakage = self.leakage.cummax(0).values  # a vector beyond another leaks no less, whatever was measured
         at = (size / leakage).clamp(max=self.high - min(self.lowest, 0.0)).sqrt()
@@ -348,10 +351,11 @@ class FilteredBlock:
             self.turn = None
         return self.X
 
-    def finish(self, L: Operator, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    def finish(self, L: Operator, k: int, *, again: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Return Rayleigh quotients, vectors and residuals of the first k in float64; the block is spent.
 
-        The vectors are ``(n, k)`` after the known null vectors, which come first.
+        The vectors are ``(n, k)`` after the known null vectors, which come first. With ``again`` the others are told by
+        L, which is in float64 then, and else they are what the last product has told.
         """
         self._spare = []
         X, self.X = self.X, self.X.new_empty(0, self.X.shape[1])
@@ -369,8 +373,10 @@ class FilteredBlock:
         if int(failed):
             orthonormalize_(found)
         near = torch.nn.functional.pad(self.theta[:k].nan_to_num(posinf=0.0), (known, 0)).to(basis)
-        theta, residuals = L.quotients(basis, near)
-        return theta, basis, residuals
+        if again or self.residuals is None:
+            theta, residuals = L.quotients(basis, near)
+            return theta, basis, residuals
+        return near, basis, torch.nn.functional.pad(self.residuals[:k], (known, 0)).to(basis)
 
 
 def _first_loose(moved: Tensor, k: int) -> int:

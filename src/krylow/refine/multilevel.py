@@ -19,7 +19,15 @@ from torch import Tensor
 
 from krylow._memory import empty
 from krylow.operators import Operator, SparseOperator
-from krylow.refine.chebyshev import DOUBT, Outcome, conclude, first_cut, refine_block, working_precision
+from krylow.refine.chebyshev import (
+    DOUBT,
+    Outcome,
+    conclude,
+    first_cut,
+    refine_block,
+    rough,
+    working_precision,
+)
 from krylow.refine.coarsest import FACTORISED, Coarsest, solve_coarsest
 from krylow.refine.cycles import SMOOTH_CUT, run_cycles
 from krylow.refine.filtered import FilteredBlock, block_width
@@ -67,12 +75,12 @@ def multilevel_subspace(
     generator
         Source of the random columns with which sweeps go on.
     """
-    A, D = working_precision(L, tol), L.double()
+    A, D = working_precision(L, tol), L.detach() if rough(tol) else L.double()
     if watch is not None:
         watch.count(A)
         watch.count(D)
     block, outcome = _solve(A, D, vector, k, width, tol / DOUBT, max_products, generator, watch)
-    pairs = conclude(L, D, block, k, outcome)
+    pairs = conclude(D, block, k, outcome, tol)
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
     return pairs
@@ -89,7 +97,7 @@ def _solve(
     generator: torch.Generator | None,
     watch: Watch | None,
 ) -> tuple[FilteredBlock, Outcome]:
-    """Return the block of one level and how it ended; D is A in float64."""
+    """Return the block of one level and how it ended; D is A, in float64 where ``tol`` is small."""
     high = spectrum_top(A)
     level = aggregate(D, vector, high / SMOOTH_CUT / 2)
     if level.coarse.n > min(SMALL * D.n, MANY):

@@ -112,7 +112,7 @@ def preconditioned_subspace(
         search.outcome = replace(search.outcome, interrupted=True)
     block = FilteredBlock(A, search.X, 0.0, beside=null)
     block.theta = search.theta
-    pairs = conclude(L, D, block, k, search.outcome)
+    pairs = conclude(D, block, k, search.outcome, 0.0)
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
     return pairs

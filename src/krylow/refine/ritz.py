@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -63,6 +63,11 @@ class Ritz:
     residuals: Tensor
     interrupted: bool = False
     evidence: Evidence | None = None
+
+    def to(self, dtype: torch.dtype) -> Ritz:
+        """Return the pairs in a dtype."""
+        theta, X, residuals = (part.to(dtype) for part in (self.theta, self.X, self.residuals))
+        return replace(self, theta=theta, X=X, residuals=residuals)
 
     def estimate(self, k: int) -> Tensor:
         """Return the estimated error of the k lowest, ``(*batch,)``, taking the next Ritz pair at its word."""

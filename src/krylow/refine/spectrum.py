@@ -19,15 +19,21 @@ def fits_single(L: Operator) -> bool:
     return SINGLE_RANGE[0] <= max(low, high) <= SINGLE_RANGE[1]
 
 
+def single_dtype(L: Operator) -> torch.dtype:
+    """Return float32 where the entries of L are known and fit; else its own dtype."""
+    known = isinstance(L, (SparseOperator, DenseOperator))
+    return torch.float32 if known and fits_single(L) else L.dtype
+
+
 def single(L: Operator) -> Operator:
     """Return L on float32 blocks, without a gradient, where its entries are known and fit; else L."""
-    if isinstance(L, (SparseOperator, DenseOperator)) and not fits_single(L):
+    if single_dtype(L) != torch.float32:
         return L.detach()
     if isinstance(L, SparseOperator):
         return L.single()
     if isinstance(L, DenseOperator):
         return DenseOperator(L.matrix.detach().float(), mask=L.mask, psd=L.psd)
-    return L
+    return L.detach()
 
 
 def spectrum_top(L: Operator, *, generator: torch.Generator | None = None) -> float:
