@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from torch import Tensor
 
+from krylow._memory import arrays
 from krylow.operators.compiled import ask, asking, compiled
 from krylow.operators.sparse import SparseOperator
 
@@ -229,7 +230,9 @@ def permuted_rows(
     """
     kernel = asking(_permuted)
     if kernel is not None:
-        rows, columns, entries = np.empty_like(crow), np.empty_like(col), np.empty_like(values, dtype=dtype)
+        rows, columns, entries = arrays(
+            (crow.size, crow.dtype), (col.size, col.dtype), (values.size, dtype or values.dtype)
+        )
         kernel(crow, col, values, order, rows, columns, entries)
         return rows, columns, entries
     n = order.size

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from krylow.linalg.cg import conjugate_gradients
-from krylow.linalg.row_blocks import grams, lengths, residual_gram
+from krylow.linalg.row_blocks import grams, lengths
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import Outcome, judge, tied
 from krylow.refine.coarsest import Coarsest
-from krylow.refine.filtered import EXACT_TOL, OVERLAP, FilteredBlock
+from krylow.refine.filtered import OVERLAP, FilteredBlock
 from krylow.refine.progress import Watch
 from krylow.refine.spectrum import single
 from krylow.start.aggregation import Aggregation
@@ -152,8 +152,7 @@ def _look(
     former = block.smooth(degree, low)
     made = block.multiplied(D, tol, level.restrict)
     assert made.restricted is not None
-    rough = tol >= EXACT_TOL
-    S, G, *LL = grams((block.X, block.X), (former, block.X), *([(made.LX, made.LX)] if rough else []))
+    S, G = grams((block.X, block.X), (former, block.X))
     R, failed = torch.linalg.cholesky_ex(S, upper=True)
     if int(failed) or float((R.diagonal() / S.diagonal().sqrt()).min()) < DEPENDENT:
         return None
@@ -175,9 +174,7 @@ def _look(
     low_coupling = (rho.mT @ Z).cpu()
     # The residuals that no coarser vector sees, over the frequency at which they are as large as what leaks there.
     within = torch.cholesky_solve(made.H, R, upper=True)  # L X in the basis X
-    # A difference of sums is exact enough while little is asked for, and else the sums are those of differences.
-    residuals = LL[0] - made.H @ within if rough else residual_gram(block.X, made.LX, within)
-    residuals = C.mT @ residuals @ C
+    residuals = C.mT @ made.residuals(block.X, within) @ C
     block.residuals = residuals.diagonal().clamp(min=0).sqrt().cpu() + made.rounding
     unseen = (residuals - rho.mT @ rho).cpu()
     at = (unseen.diagonal().clamp(min=0).sqrt() / high_part).clamp(low, block.high).sqrt()

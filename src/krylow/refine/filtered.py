@@ -73,6 +73,8 @@ class Product(NamedTuple):
         ``(n, s)`` in the block's dtype, in one of its buffers.
     H
         $X^\top L X$ ``(s, s)`` float64.
+    squares
+        The inner products of L X ``(s, s)`` float64, from float32 sums; None where H is exact.
     rounding
         ``(s,)`` how far H may be off in each row, on the host.
     restricted
@@ -81,8 +83,18 @@ class Product(NamedTuple):
 
     LX: Tensor
     H: Tensor
+    squares: Tensor | None
     rounding: Tensor
     restricted: Tensor | None
+
+    def residuals(self, X: Tensor, within: Tensor) -> Tensor:
+        """Return the inner products of the residuals, given X and L X in the basis X.
+
+        A difference of sums is exact enough while little is asked for, and else the sums are those of differences.
+        """
+        if self.squares is None:
+            return residual_gram(X, self.LX, within)
+        return self.squares - self.H @ within
 
 
 class FilteredBlock:
@@ -292,10 +304,11 @@ class FilteredBlock:
     def multiplied(self, L: Operator, tol: float, restrict: Callable[[Tensor], Tensor] | None = None) -> Product:
         """Return what L, which is in float64, makes of the block, as exactly as an error of ``tol`` needs it."""
         X, LX = self.X, self._spare[1 - self._last]
-        eps, parts = torch.finfo(X.dtype).eps, []
+        eps, parts, squares = torch.finfo(X.dtype).eps, [], None
         if tol >= EXACT_TOL:
             self.L.three_term(X, None, 1.0, 0.0, out=LX)
-            H, inside, products = gram(X, LX), eps, eps * self.high / L.n**0.5
+            H, squares = grams((X, LX), (LX, LX))
+            size, inside, products = squares.diagonal().sqrt(), eps, eps * self.high / L.n**0.5
         else:
             rows = []
             for j in range(0, X.shape[1], COLUMNS):
@@ -304,13 +317,12 @@ class FilteredBlock:
                     parts.append(restrict(columns))
                 rows.append(gram(X, columns))
                 LX[:, j : j + COLUMNS] = columns
-            H, inside, products = torch.cat(rows, dim=1), torch.finfo(torch.float64).eps, 0.0
+            H, size, inside, products = torch.cat(rows, dim=1), lengths(LX), torch.finfo(torch.float64).eps, 0.0
         H = (H + H.mT) / 2
-        size = lengths(LX)
         # The vectors are orthonormal to their own rounding, which scales H.
         rounding = ROUNDING * (inside * size + products + eps * H.diagonal().abs())
         restricted = torch.cat(parts, dim=1) if parts else restrict and restrict(LX)
-        return Product(LX, H, rounding.cpu(), restricted)
+        return Product(LX, H, squares, rounding.cpu(), restricted)
 
     def align(self, L: Operator, tol: float) -> Tensor:
         r"""Turn to the Ritz vectors of L, which is in float64, and return how they may still be mixed, ``(s, s)``.
@@ -320,7 +332,7 @@ class FilteredBlock:
         leak; the part ``OVERLAP`` of what it could be at most is added.
         """
         made = self.multiplied(L, tol)
-        residuals = residual_gram(self.X, made.LX, made.H).cpu()
+        residuals = made.residuals(self.X, made.H).cpu()
         self.theta, Q = torch.linalg.eigh(made.H.cpu())
         self.turn = Q.to(self.X.device)
         residuals = Q.mT @ residuals @ Q  # inner products

@@ -16,7 +16,7 @@ import torch
 from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
-from krylow._memory import empty
+from krylow._memory import arrays, empty
 from krylow.operators import SparseOperator
 from krylow.operators.compiled import compiled
 
@@ -116,11 +116,9 @@ def _share_alone(labels: Tensor, count: int) -> float:
 
 def _labels(crow: np.ndarray, col: np.ndarray, values: np.ndarray, bound: float) -> tuple[np.ndarray, int]:
     """Return the aggregate of each node and their number; compiled where numba is installed."""
-    kernel = compiled(_greedy)
+    kernel, n = compiled(_greedy), len(crow) - 1
     if kernel is not None:
-        labels, count = kernel(crow, col, values, STRONG, bound)
-        return labels, int(count)
-    n = len(crow) - 1
+        return kernel(crow, col, values, STRONG, bound, *arrays(((5, n), np.int32), ((2, n), np.float64)))
     rows = np.repeat(np.arange(n), np.diff(crow))
     weights = np.where(rows == col, 0.0, np.abs(values))
     largest = np.zeros(n)
@@ -147,7 +145,7 @@ def _joined_rows(
         return coarse.indptr, coarse.indices, coarse.data
     kernel = compiled(_join)
     if kernel is not None:
-        return kernel(crow, col, values, labels, weights, count, np.empty_like(col), np.empty(col.size))
+        return kernel(crow, col, values, labels, weights, count, *arrays((col.size, col.dtype), (col.size, np.float64)))
     rows = np.repeat(np.arange(len(crow) - 1), np.diff(crow))
     entries = values * weights[rows] * weights[col]
     coarse = csr_array(coo_array((entries, (labels[rows], labels[col])), shape=(count, count)))
@@ -188,12 +186,15 @@ def _independent_set(rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.nda
     return labels, np.concatenate([*found, alone])
 
 
-def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float) -> Any:
+def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float, places: Any, numbers: Any) -> Any:
     """By falling degree: a node without a joined near neighbour becomes a root; the others join the nearest.
 
     Roots of many neighbours make fewer aggregates, and more even ones. They are numbered in the order of the nodes.
+    ``places`` and ``numbers`` are room for five and two of them a node.
     """
     n = len(crow) - 1
+    order, labels, roots, late, joined = places[0], places[1], places[2], places[3], places[4]
+    scale, tie = numbers[0], numbers[1]
     most = 0
     for i in range(n):
         most = max(most, crow[i + 1] - crow[i])
@@ -202,20 +203,15 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float) -> An
         place[most - (crow[i + 1] - crow[i]) + 1] += 1
     for d in range(most + 1):
         place[d + 1] += place[d]
-    order = np.empty(n, dtype=np.int64)
     for i in range(n):
         d = most - (crow[i + 1] - crow[i])
         order[place[d]] = i
         place[d] += 1
-    largest = np.zeros(n)
     for i in range(n):
         found = 0.0
         for q in range(crow[i], crow[i + 1]):
             found = max(found, abs(values[q]) if col[q] != i else 0.0)
-        largest[i] = found
-    scale = np.sqrt(strong * largest)
-    labels, roots = np.full(n, -1), np.empty(n, dtype=np.int64)
-    tie = np.zeros(n)  # the edge to the root
+        scale[i], tie[i], labels[i] = np.sqrt(strong * found), 0.0, -1  # tie: the edge to the root
     count = 0
     for visited in range(n):
         i = int(order[visited])
@@ -235,7 +231,8 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float) -> An
                     labels[j] = count
                     tie[j] = abs(values[q])
             count += 1
-    late = labels.copy()
+    for i in range(n):
+        late[i] = labels[i]
     for i in range(n):
         best = 0.0
         if labels[i] < 0:
@@ -251,7 +248,8 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float) -> An
             for q in range(crow[i], crow[i + 1]):
                 if col[q] == roots[late[i]] and col[q] != i:
                     tie[i] = abs(values[q])
-    joined = late.copy()
+    for i in range(n):
+        joined[i] = late[i]
     for i in range(n):
         tied, q = tie[i], crow[i]
         while tied < bound and q < crow[i + 1]:
@@ -261,7 +259,7 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float) -> An
         if tied < bound and roots[joined[i]] != i:
             late[i] = count
             count += 1
-    number, named = np.full(count, -1), 0
+    number, named = np.full(count, -1, np.int32), 0
     for i in range(n):
         if number[late[i]] < 0:
             number[late[i]] = named
