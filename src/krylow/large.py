@@ -105,7 +105,7 @@ def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
         assert isinstance(A, SparseOperator)
         return preconditioned_subspace(
             A,
-            gaussian(A, width, generator=options.generator),
+            partial(gaussian, A, width, generator=options.generator, dtype=torch.float32),
             k,
             null,
             tol=options.tol,
@@ -146,7 +146,7 @@ def _width(L: Operator, k: int, options: Options, *, guards: int | None = None, 
 
 def _dtype(L: Operator, options: Options) -> torch.dtype:
     """Return the dtype in which a filter runs over L in another order; where that does, no other copy is kept."""
-    return torch.float32 if rough(options.tol) and in_single(L, options.tol) else L.dtype
+    return torch.float32 if rough(options.tol) and in_single(L.detach(), options.tol) else L.dtype
 
 
 def _sparse(L: Operator) -> SparseOperator:

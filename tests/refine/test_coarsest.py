@@ -6,6 +6,7 @@ import scipy.sparse
 import torch
 
 import krylow as kl
+from krylow.linalg import elimination
 from krylow.refine import coarsest
 from krylow.refine.coarsest import solve_coarsest
 from krylow.testing import grid, path
@@ -30,6 +31,24 @@ def test_repeated_frequencies_are_found():
     L = sparse(grid(24, 24))  # frequencies of a square come in pairs
     found = solve_coarsest(L, 6, 8, 1e-10)
     torch.testing.assert_close(found.theta[:6], torch.linalg.eigvalsh(L.to_dense())[:6], atol=1e-9, rtol=1e-6)
+
+
+@pytest.mark.parametrize("numba", [True, False])
+def test_more_copies_of_a_frequency_than_starts_are_found(monkeypatch, numba):
+    if not numba:
+        monkeypatch.setattr(elimination, "available", lambda: False)
+    arm = grid(12, 11)
+    n = arm.shape[0]
+    W = torch.zeros(8 * n + 1, 8 * n + 1, dtype=torch.float64)
+    for i in range(8):  # eight arms of a star: frequencies come seven at a time
+        W[i * n : (i + 1) * n, i * n : (i + 1) * n] = arm
+        W[-1, i * n] = W[i * n, -1] = 1.0
+    L = sparse(W)
+    values = torch.linalg.eigvalsh(L.to_dense())
+    assert coarsest.STARTS < 7
+    found = solve_coarsest(L, 8, 11, 1e-10)
+    torch.testing.assert_close(found.theta[:8], values[:8], atol=1e-9, rtol=1e-6)
+    torch.testing.assert_close(found.V.mT @ found.V, torch.eye(11).double(), atol=1e-9, rtol=0)
 
 
 def test_the_inverse_is_that_of_the_shifted_graph():

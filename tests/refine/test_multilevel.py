@@ -103,3 +103,36 @@ def test_copies_of_a_graph():
     assert part.status == Status.NO_GAP
     assert int(part.certificate.well_defined) == 12
     assert part.passes <= 2000
+
+
+def star(copies, a, b):
+    """Grids that are joined at a hub by one of their corners, the hub last."""
+    paths = [scipy.sparse.diags_array([np.ones(side - 1)] * 2, offsets=[-1, 1]) for side in (a, b)]
+    arm = scipy.sparse.kron(paths[0], scipy.sparse.eye_array(b)) + scipy.sparse.kron(
+        scipy.sparse.eye_array(a), paths[1]
+    )
+    W = scipy.sparse.lil_array(scipy.sparse.block_diag([arm] * copies + [scipy.sparse.csr_array((1, 1))]))
+    W[-1, np.arange(copies) * a * b] = 1.0
+    return scipy.sparse.csr_array(W.maximum(W.T)), arm
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+def test_copies_of_a_frequency_are_all_found(tol):
+    """A recurrence of few starts finds few of them, and the gap behind those looks like any other."""
+    copies, n = 8, 30 * 33
+    W, arm = star(copies, 30, 33)
+    L = scipy.sparse.diags_array(arm.sum(axis=1)).toarray() - arm.toarray()
+    L[0, 0] += 1.0  # vectors that vanish at the hub: those of one arm, in any proportion of sum zero
+    v = np.linalg.eigh(L)[1][:, 0]
+    proportion = np.linalg.qr(np.c_[np.ones(copies), np.eye(copies)[:, 1:]])[0][:, 1:]
+    U = np.c_[np.ones(copies * n + 1), np.r_[np.kron(proportion, v[:, None]), np.zeros((1, copies - 1))]]
+    U /= np.linalg.norm(U, axis=0)
+    sub = kl.subspace(kl.laplacian(W), copies, tol=tol, method="multilevel")
+    assert sub.status is Status.CONVERGED
+    assert error(sub.basis, U, copies) <= tol
+
+
+def test_no_gap_is_said_inside_copies_of_a_frequency():
+    W, _ = star(8, 30, 33)
+    assert kl.subspace(kl.laplacian(W), 5, method="multilevel").status is Status.NO_GAP
+    assert kl.subspace(kl.laplacian(W), 13, method="multilevel").status is Status.NO_GAP

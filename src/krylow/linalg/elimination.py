@@ -114,9 +114,9 @@ class Condensed:
             given = (self.matrix.data, edge, self.matrix.diagonal() - sigma, self._pieces[0], edges, self.nodes)
             pivots, values = compiled("eliminate_again")(*given, self.S.indptr, core_edges)
             S = csr_array((values, self.S.indices, self.S.indptr), shape=self.S.shape)
-        D, largest = factor.refactorised(S)
-        size = max(largest, float(np.abs(D).max()), float(np.abs(pivots).max(initial=0)))
-        return int((D < 0).sum() + (pivots < 0).sum()), float(np.finfo(np.float64).eps) * size
+        count, rounding = factor.negative_pivots(S)
+        own = float(np.finfo(np.float64).eps * np.abs(pivots).max(initial=0))
+        return count + int((pivots < 0).sum()), max(rounding, own)
 
 
 def condense(matrix: Any, shift: float, slowest: float) -> Condensed:
@@ -194,10 +194,19 @@ class Factor:
         tree = (self._place, self._at, self._parent, self._start)
         return compiled("factorise")(S.indptr, S.indices, S.data, *tree)
 
-    def refactorised(self, S: Any) -> tuple[np.ndarray, float]:
-        """Return D of a matrix of the same pattern, which need not be definite, and the largest number met."""
+    @property
+    def counts(self) -> bool:
+        """Whether the factor is our own, whose pivots are known."""
+        return self._lu is None
+
+    def negative_pivots(self, S: Any) -> tuple[int, float]:
+        """Return how many eigenvalues of a matrix of the same pattern are negative, and the rounding of that.
+
+        The second number is roughly by how much a multiple of the identity may be off that was added before. For
+        factors of our own (:attr:`counts`).
+        """
         _, _, D, largest = self._factorise(S)
-        return D, largest
+        return int((D < 0).sum()), float(np.finfo(np.float64).eps * max(largest, np.abs(D).max()))
 
     def solve(self, X: np.ndarray) -> np.ndarray:
         """Return the solution for a vector ``(c,)`` or a block ``(c, s)``, in the dtype of X, float64 or float32."""

@@ -2,13 +2,16 @@ r"""The lowest frequencies of a coarse graph, by decomposition or from a factor.
 
 A coarse graph of some hundred nodes is decomposed. One of some ten thousand nodes whose factor stays sparse, as that
 of a surface does, is factorised: Lanczos on the inverse finds its lowest frequencies, and the same factor serves
-the solves by which a finer graph's answer is corrected.
+the solves by which a finer graph's answer is corrected. What a coarse answer lacks, no finer graph would miss: a
+recurrence of few starts finds few copies of a repeated frequency, and the gap behind those looks like any other. So the
+frequencies below the cut are counted, by the signs of the pivots there (Sylvester).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +34,8 @@ SHIFT = 1e-6
 STARTS, PER_START = 3, 7
 #: Steps between two looks at the error, and most restarts' worth of steps.
 LOOK, MOST = 6, 40
+#: Frequencies are counted behind the first gap from the k-th on that is this part of them, or else behind the widest.
+APART = 1e-3
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ def solve_coarsest(C: SparseOperator, k: int, width: int, tol: float) -> Coarses
     matrix = C.to_scipy()
     matrix.setdiag(matrix.diagonal() + shift)
     factor = Factor(matrix)
-    found = _lanczos(factor, C.n, k, width, tol)
+    found = _lanczos(factor, matrix, k, width, tol)
     if found is None:
         return None
     values, vectors = found
@@ -75,12 +80,14 @@ def solve_coarsest(C: SparseOperator, k: int, width: int, tol: float) -> Coarses
     return Coarsest(torch.from_numpy(1 / values - shift), torch.from_numpy(vectors), inverse)
 
 
-def _lanczos(factor: Factor, n: int, k: int, width: int, tol: float) -> tuple[np.ndarray, np.ndarray] | None:
+def _lanczos(factor: Factor, matrix: Any, k: int, width: int, tol: float) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the largest values of the inverse and their vectors, or None where they do not converge."""
+    n = matrix.shape[0]
     size = min(n, 3 * width + 24)
     rng, none = np.random.default_rng(0), np.empty((0, n))
     iteration = InverseLanczos(factor.solve, None, none, size, 2 * width, rng, together=True)
-    starts = max(STARTS, width // PER_START)
+    # Where nothing can be counted, there are as many starts as frequencies can be copies of one.
+    starts = max(STARTS, width // PER_START) if factor.counts else width
     iteration.start(starts)
     for step in range(MOST * size):
         if not iteration.advance():
@@ -90,5 +97,26 @@ def _lanczos(factor: Factor, n: int, k: int, width: int, tol: float) -> tuple[np
         values, Y, residuals = iteration.ritz()
         gaps = values[:k] - values[k] - residuals[k]
         if gaps[-1] > 0 and np.square(residuals[:k] / gaps).mean() <= tol:
-            return values[:width].copy(), np.ascontiguousarray(iteration.vectors(Y[:, :width]))
+            missed = _missed(factor, matrix, 1 / values[:width], k) if factor.counts else 0
+            if missed == 0:
+                return values[:width].copy(), np.ascontiguousarray(iteration.vectors(Y[:, :width]))
+            if missed is None or starts + missed > width:
+                return None
+            iteration.start(missed)
+            starts += missed
     return None
+
+
+def _missed(factor: Factor, matrix: Any, theta: np.ndarray, k: int) -> int | None:
+    """Return how many frequencies of a matrix are not among those found, ascending, below a gap from the k-th on.
+
+    None where rounding covers that.
+    """
+    gaps = np.diff(theta[k - 1 :])
+    wide = np.flatnonzero(gaps > APART * theta[k - 1 : -1])
+    below = int(wide[0] if wide.size else np.argmax(gaps))
+    at = theta[k - 1 + below] + gaps[below] / 2
+    shifted = matrix.copy()
+    shifted.setdiag(matrix.diagonal() - at)
+    count, rounding = factor.negative_pivots(shifted)
+    return max(0, count - (k + below)) if rounding < gaps[below] / 2 else None

@@ -14,6 +14,7 @@ of the two is believed of it and of all that would follow.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -67,7 +68,7 @@ SINGLE_SCALE = 1e-2
 
 def preconditioned_subspace(
     L: SparseOperator,
-    X: Tensor,
+    start: Callable[[], Tensor],
     k: int,
     null: NullSpace | None,
     *,
@@ -82,8 +83,8 @@ def preconditioned_subspace(
     ----------
     L
         The operator, of one graph.
-    X
-        ``(n, s)`` start block with s > k.
+    start
+        Makes the start block ``(n, s)``, s > k.
     k
         Wanted pairs.
     null
@@ -101,7 +102,7 @@ def preconditioned_subspace(
     D = L.double()
     shift = first_frequency(D, null, generator)
     A = D.single() if _single_suffices(D, shift, tol) else D.double()
-    search = Search(A, X.to(A.dtype), k, null, max_products)
+    search = Search(A, start().to(A.dtype), k, null, max_products)
     if watch is not None:
         watch.count(A)
         watch.count(D)
@@ -180,8 +181,9 @@ class Search:
         for _ in range(ROUNDS):
             self.pencil = scale(self.A, shift)
             # B's own vectors next to the null ones grow the most: the filter has to know of them from the start.
-            start = self.basis()[:, : self.X.shape[1]]
-            block = FilteredBlock(self.pencil.operator, self.pencil.from_graph(start).contiguous(), self.pencil.top)
+            start = self.pencil.from_graph(self.basis()[:, : self.X.shape[1]]).contiguous()
+            block = FilteredBlock(self.pencil.operator, start, self.pencil.top)
+            del start
             try:
                 self._sweep(block, min(low, block.high / FIRST_CUT), goal)
                 if self._settled(block) and goal > COARSE:
@@ -193,10 +195,12 @@ class Search:
             self._low, self._end = float(block.theta[-1]), float(block.theta[self.k - 1])
             self._complete = self._settled(block)
             if self._complete:
+                del block
                 break
             goal = COARSE if self._end >= -NEAR else ROUGH
             shift = self._last_of_graph(block)
             low = 2 * max(self._low - self._end, 1e-3 * block.high)
+            del block  # before another one takes its room
         self._low = min(max(self._low, 1e-3 * self.pencil.top), 0.5 * self.pencil.top)
         self._LX = self.A @ self.X
         H = gram(self.X, self._LX).cpu()
