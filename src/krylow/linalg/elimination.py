@@ -12,7 +12,8 @@ about $\lambda$ over the lowest frequency of a piece of T with its ends held. Th
 A factor $S = G D G^\top$ that is light is computed here, in an order of our own where the core is nearly a tree
 (:mod:`krylow.linalg.minimum_degree`) and in that of scipy's sparse LU elsewhere; its solves are twice as fast as those
 of the LU, and the signs of D count the eigenvalues below any number (Sylvester). All of this is compiled by numba
-(:mod:`krylow.linalg.elimination_kernels`); without it nothing is eliminated, and the LU solves.
+(:mod:`krylow.linalg.elimination_kernels`, :mod:`krylow.linalg.factor_kernels`); without it nothing is eliminated, and
+the LU solves.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import spilu, splu
 
 from krylow._memory import arrays
-from krylow.linalg.elimination_kernels import compiled, eliminated
+from krylow.linalg import elimination_kernels, factor_kernels
 from krylow.linalg.minimum_degree import minimum_degree
-from krylow.operators.compiled import available
+from krylow.operators.compiled import available, loop
 
 #: Entries a row of both factors up to which one is light: it takes little time to make it again.
 LIGHT = 40
@@ -84,7 +85,7 @@ class Condensed:
             return Y
         (X,) = arrays(((self.matrix.shape[0], Y.shape[1]), np.float64))
         X[self.nodes] = Y
-        compiled("extend")(*self._pieces, X)
+        loop(elimination_kernels.extend)(*self._pieces, X)
         return X
 
     def solve(self, factor: Factor, X: np.ndarray) -> np.ndarray:
@@ -93,9 +94,9 @@ class Condensed:
             return factor.solve(X)
         (Z,) = arrays((X.shape, np.float64))
         Z[:] = X
-        compiled("down")(*self._pieces, Z)
+        loop(elimination_kernels.down)(*self._pieces, Z)
         Z[self.nodes] = factor.solve(Z[self.nodes])
-        compiled("up")(*self._pieces, Z)
+        loop(elimination_kernels.up)(*self._pieces, Z)
         return Z
 
     def below(self, factor: Factor, sigma: float) -> tuple[int, float] | None:
@@ -112,7 +113,7 @@ class Condensed:
         else:
             edge, edges, core_edges = self._edges
             given = (self.matrix.data, edge, self.matrix.diagonal() - sigma, self._pieces[0], edges, self.nodes)
-            pivots, values = compiled("eliminate_again")(*given, self.S.indptr, core_edges)
+            pivots, values = loop(elimination_kernels.eliminate_again)(*given, self.S.indptr, core_edges)
             S = csr_array((values, self.S.indices, self.S.indptr), shape=self.S.shape)
         count, rounding = factor.negative_pivots(S)
         own = float(np.finfo(np.float64).eps * np.abs(pivots).max(initial=0))
@@ -132,7 +133,7 @@ def condense(matrix: Any, shift: float, slowest: float) -> Condensed:
     if slowest <= 0 or not available() or max(rows.shape[0], rows.nnz) >= 2**31:
         return _whole(rows, shift)
     rows = csr_array((rows.data.astype(np.float64, copy=False), rows.indices, rows.indptr), shape=rows.shape)
-    found = eliminated(rows.indptr, rows.indices, rows.data, shift, slowest, WIDEST)
+    found = elimination_kernels.eliminated(rows.indptr, rows.indices, rows.data, shift, slowest, WIDEST)
     symmetric, (order, coefficients, edges), nodes, (start, columns, S, M, core_edges), edge = found
     if not symmetric or nodes.size > MOST_LEFT * rows.shape[0]:
         return _whole(rows, shift)
@@ -180,7 +181,7 @@ class Factor:
         if available():
             self._place = _order(_columns(S)) if place is None else place
             self._at = np.argsort(self._place)
-            self._parent, counts = compiled("tree_and_counts")(S.indptr, S.indices, self._place, self._at)
+            self._parent, counts = loop(factor_kernels.tree_and_counts)(S.indptr, S.indices, self._place, self._at)
             entries = 2 * (int(counts.sum()) + self.n)
             self.light = entries <= LIGHT * self.n
             if entries <= OWN * self.n:
@@ -192,7 +193,7 @@ class Factor:
 
     def _factorise(self, S: Any) -> Any:
         tree = (self._place, self._at, self._parent, self._start)
-        return compiled("factorise")(S.indptr, S.indices, S.data, *tree)
+        return loop(factor_kernels.factorise)(S.indptr, S.indices, S.data, *tree)
 
     @property
     def counts(self) -> bool:
@@ -213,7 +214,7 @@ class Factor:
         if self._lu is not None:
             return self._lu.solve(np.asfortranarray(X, dtype=np.float64)).astype(X.dtype, copy=False)
         Y = X[self._at]
-        compiled("substitute" if X.ndim > 1 else "substitute_one")(*self._rounded(X.dtype), Y)
+        loop(factor_kernels.substitute if X.ndim > 1 else factor_kernels.substitute_one)(*self._rounded(X.dtype), Y)
         return Y[self._place]
 
     def _rounded(self, dtype: Any) -> Any:

@@ -20,9 +20,10 @@ from scipy.sparse.csgraph import connected_components
 
 from krylow._checks import InputError
 from krylow.linalg.elimination import WIDEST, Condensed
-from krylow.linalg.elimination_kernels import compiled, eliminated
+from krylow.linalg.elimination_kernels import eliminated
+from krylow.linalg.factor_kernels import levels
 from krylow.operators import SparseOperator
-from krylow.operators.compiled import available
+from krylow.operators.compiled import available, loop
 
 #: Rounds of elimination, and the share of nodes that a round must take for another to follow.
 ROUNDS, WORTHWHILE = 12, 0.02
@@ -166,7 +167,7 @@ def _levels(pattern: Any, start: int) -> tuple[np.ndarray, int]:
     """Return the widths of the levels of a breadth-first walk, and a node of the last one."""
     crow, col = pattern.indptr, pattern.indices
     if available():
-        widths, last = compiled("levels")(crow, col, start)
+        widths, last = loop(levels)(crow, col, start)
         return widths, int(last)
     seen = np.zeros(pattern.shape[0], dtype=bool)
     seen[start] = True

@@ -55,6 +55,13 @@ def asking(function: Callable[..., Any]) -> Callable[..., Any] | None:
     return compiled(function)
 
 
+def loop(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what :func:`asking` does where numba has to be there."""
+    kernel = asking(function)
+    assert kernel is not None
+    return kernel
+
+
 @cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return ``function`` compiled, kept on disk where that may be written, or None without numba.
