@@ -182,7 +182,7 @@ def _solved(
             return run(A, null, None).to(A.dtype)
         B = other.operator
         B.products, B.passes = 0, 0
-        moved = null and replace(null, labels=other.forward(null.labels), vector=other.forward(null.vector))
+        moved = null and null.reordered(other.order)
         pairs = run(B, moved, other.communities)
         A.products += B.products
         A.passes += B.passes

@@ -10,7 +10,7 @@ import krylow as kl
 from krylow.graph import as_operator
 from krylow.linalg.components import null_space
 from krylow.operators import DenseOperator
-from krylow.testing import random_graph
+from krylow.testing import path, random_graph
 
 F64 = torch.float64
 
@@ -130,3 +130,17 @@ def test_a_positive_definite_matrix_has_none():
 
 def test_only_sparse_operators_are_looked_at():
     assert null_space(DenseOperator(torch.eye(3))) is None
+
+
+@pytest.mark.parametrize("kind", ["combinatorial", "normalized"])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_null_vectors_follow_their_nodes_to_another_order(kind, parts):
+    W = scipy.sparse.block_diag([scipy.sparse.csr_array(path(size).numpy()) for size in (7, 5, 9)[:parts]])
+    L = kl.laplacian(scipy.sparse.csr_array(W), kind)
+    order = torch.randperm(L.n, generator=torch.Generator().manual_seed(0))
+    moved = null_space(L).reordered(order)
+    permuted = L.to_dense()[order][:, order]
+    U = moved.basis()
+    assert U.shape[1] == parts
+    torch.testing.assert_close(permuted @ U, torch.zeros_like(U))
+    torch.testing.assert_close(U.mT @ U, torch.eye(parts, dtype=U.dtype))

@@ -10,7 +10,7 @@ follows from the signs of the entries, or is not claimed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -58,6 +58,12 @@ class NullSpace:
         rows = torch.nonzero(self.labels < width)[:, 0]
         columns[rows, self.labels[rows]] = self.vector[rows].to(dtype)
         return columns
+
+    def reordered(self, order: Tensor) -> NullSpace:
+        """Return the null vectors of the graph with its nodes in another order, ``order[new] = old``."""
+        labels = self.labels if self.components == 1 else self.labels[order]
+        flat = self.components == 1 and bool((self.vector == self.vector[0]).all())
+        return replace(self, labels=labels, vector=self.vector if flat else self.vector[order])
 
     def coefficients(self, X: Tensor) -> Tensor:
         r"""Return $U^\top X$, ``(count, s)``, of a block ``(n, s)`` and all null vectors U, without forming U."""

@@ -215,6 +215,11 @@ def eliminate(
     columns, core, core_mass = np.empty(rows[left], np.int32), np.empty(rows[left]), np.empty(rows[left])
     core_edges = np.empty(rows[left], np.int32)
     for r in range(left):
+        if r + AHEAD < left:
+            soon = nodes[r + AHEAD]
+            ask(nodes_met, np.int64(soon))
+            for e in range(crow[soon], crow[soon + 1]):
+                ask(met, np.int64(e))
         i, p = nodes[r], rows[r]
         columns[p], core[p], core_mass[p], core_edges[p] = r, diagonal[i], mass[i], -1
         for e in range(crow[i], crow[i + 1]):

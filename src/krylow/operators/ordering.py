@@ -45,10 +45,6 @@ class Reordered:
     order: Tensor
     communities: Tensor | None = None
 
-    def forward(self, X: Tensor) -> Tensor:
-        """Return a block ``(n, s)`` or vector ``(n,)`` of the old order in the new one."""
-        return X[self.order]
-
     def back_(self, X: Tensor) -> Tensor:
         """Put the rows of a contiguous block ``(n, s)`` of the new order back in the old one, in place; return it."""
         move_rows(X.numpy(), self.order.numpy())

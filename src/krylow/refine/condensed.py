@@ -17,6 +17,7 @@ component is held at one node, which changes no solution: the inverse needs no s
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,8 +55,8 @@ PROBE, MOST_STARTS = 16, 16
 MANY = 16
 #: Values that differ by less, relatively, after another start are the same.
 SAME = 1e-3
-#: Rows of a block that are worked on at a time.
-CHUNK = 2048
+#: Numbers of a block that are worked on at a time, in whole rows.
+CHUNK = 1 << 16
 
 
 @dataclass
@@ -310,8 +311,7 @@ def _products(X: np.ndarray, Z: np.ndarray, null: np.ndarray, scale: np.ndarray)
     """Remove null vectors from Z, divide it by the scale, and return X^T Z and Z^T Z; by parts that fit the cache."""
     inner, gram = np.zeros((2, Z.shape[1], Z.shape[1]))
     along = null.T @ Z
-    for start in range(0, len(Z), CHUNK):
-        part = slice(start, start + CHUNK)
+    for part in _parts(Z):
         z = Z[part]
         z -= null[part] @ along
         z /= scale  # so that its columns are about of length 1
@@ -320,13 +320,18 @@ def _products(X: np.ndarray, Z: np.ndarray, null: np.ndarray, scale: np.ndarray)
     return inner, gram
 
 
+def _parts(Z: np.ndarray) -> Iterator[slice]:
+    """Return the rows of a block part by part."""
+    rows = max(1, CHUNK // Z.shape[1])
+    return (slice(start, start + rows) for start in range(0, len(Z), rows))
+
+
 def _rotated(Z: np.ndarray, W: np.ndarray, problem: _Problem) -> np.ndarray:
     """Return the null vectors and the wanted ones of Z W side by side."""
     first = problem.null.shape[1]
     (X,) = arrays(((len(Z), problem.k), np.float64))
     X[:, :first] = problem.null
-    for start in range(0, len(Z), CHUNK):
-        part = slice(start, start + CHUNK)
+    for part in _parts(Z):
         X[part, first:] = Z[part] @ W[:, : problem.wanted]
     return X
 
