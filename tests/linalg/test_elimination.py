@@ -114,3 +114,25 @@ def test_the_matrix_is_left_alone():
     core.below(Factor(core.S), 0.1)
     for part, old in zip((L.indptr, L.indices, L.data), before, strict=True):
         np.testing.assert_array_equal(part, old)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("slowest", [4.0, 40.0, np.inf])
+def test_the_reach_bounds_the_inverse_of_what_is_eliminated(slowest, weighted):
+    L = roads(weighted=weighted)
+    core = condense(L, 0.0, slowest)
+    T = np.setdiff1d(np.arange(L.shape[0]), core.nodes)
+    inverse = np.linalg.inv(L.toarray()[np.ix_(T, T)])
+    assert core.reach == pytest.approx(inverse.sum(1).max())
+    assert core.reach >= np.linalg.norm(inverse, 2)
+
+
+def test_the_reach_is_not_known_with_positive_entries():
+    L = roads()
+    i, j = (int(place[np.flatnonzero(L.tocoo().row != L.tocoo().col)[0]]) for place in L.tocoo().coords)
+    dense = L.toarray()
+    dense[i, i] += 2.0
+    dense[j, j] += 2.0
+    dense[i, j] = dense[j, i] = 0.5
+    assert condense(scipy.sparse.csr_array(dense), 0.0, 40.0).reach == np.inf
+    assert condense(L, 0.3, 0.0).reach == 0.0

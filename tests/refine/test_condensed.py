@@ -125,6 +125,22 @@ def test_the_core_is_what_is_iterated_on():
     assert float(kl.metrics.subspace_error(sub.basis, U / U.norm(dim=0))) <= float(sub.error_bound)
 
 
+@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+def test_vectors_of_the_core_are_the_answer_where_its_pieces_are_fast(monkeypatch, tol):
+    """On a path of 20,000 nodes they are good enough for 1e-3 by a bound that holds, and for 1e-8 are improved."""
+    n, k, extended = 20_000, 9, []
+    original = condensed._extended
+    monkeypatch.setattr(condensed, "_extended", lambda *given: extended.append(original(*given)) or extended[-1])
+    L = kl.laplacian(line(n))
+    sub = kl.subspace(L, k, method="shift_invert", tol=tol)
+    assert [found is not None for found in extended] == [tol == 1e-3]
+    U = torch.cos(torch.pi * (torch.arange(n)[:, None] + 0.5) * torch.arange(k, dtype=torch.float64) / n)
+    assert float(kl.metrics.subspace_error(sub.basis, U / U.norm(dim=0))) <= float(sub.error_bound) <= tol
+    torch.testing.assert_close(sub.basis.mT @ sub.basis, torch.eye(k, dtype=torch.float64), rtol=0, atol=1e-10)
+    residuals = torch.linalg.vector_norm(L @ sub.basis - sub.basis * sub.ritz_values, dim=0)
+    torch.testing.assert_close(sub.residuals, residuals, rtol=1e-3, atol=1e-9)
+
+
 def test_copies_of_a_graph_are_all_found(way):
     """Four equal components: every frequency comes four times, of which one start sees one."""
     W = scipy.sparse.csr_array(scipy.sparse.block_diag([COPY] * 4))

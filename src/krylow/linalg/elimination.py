@@ -18,6 +18,7 @@ the LU solves.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -78,6 +79,24 @@ class Condensed:
     def order(self) -> tuple[np.ndarray, int] | None:
         """The order in which S is factorised and the factor's entries, where S is nearly a tree's; else None."""
         return minimum_degree(self.S.indptr, self.S.indices)
+
+    @cached_property
+    def reach(self) -> float:
+        r"""An upper bound of the norm of $L_{TT}^{-1}$, infinite where none is known.
+
+        Its largest row sum: where no entry off the diagonal of L is positive, no entry of that inverse is negative.
+        """
+        if self.M is None:
+            return 0.0
+        order, coefficients = self._pieces
+        positive = np.count_nonzero(self.matrix.data > 0) - np.count_nonzero(self.matrix.diagonal() > 0)
+        if positive or not (coefficients[:, 2] > 0).all():
+            return math.inf
+        sums = np.ones((self.matrix.shape[0], 1))
+        loop(elimination_kernels.down)(order, coefficients, sums)
+        sums[self.nodes] = 0.0
+        loop(elimination_kernels.up)(order, coefficients, sums)
+        return float(sums.max())
 
     def extend(self, Y: np.ndarray) -> np.ndarray:
         """Return E Y, ``(n, s)``, of a block ``(c, s)`` on the core: with Y orthonormal for M, orthonormal."""

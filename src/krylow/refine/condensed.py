@@ -2,8 +2,9 @@ r"""The lowest frequencies of one large sparse graph by Lanczos on its inverse, 
 
 The iteration runs on the core of the graph (:mod:`krylow.linalg.elimination`), where a road network has an eighth of
 its nodes: on $S^{-1} M$, whose largest values are one over the lowest frequencies. Its Ritz vectors are extended to the
-whole graph, and one step of inverse iteration with a whole block follows, $Y = L^{-1} X$, which tells how good X was:
-with $\nu_i$ the Ritz values and $\rho_i$ the residual norms of the *inverse*, and $\phi$ above what is dropped,
+whole graph. Where the pieces that were condensed are fast enough, that is the answer; else one step of inverse
+iteration with a whole block follows, $Y = L^{-1} X$, which tells how good X was: with $\nu_i$ the Ritz values and
+$\rho_i$ the residual norms of the *inverse*, and $\phi$ above what is dropped,
 
 $$\text{error} \le \frac1k \sum_{i \le k} \frac{\rho_i^2}{(\nu_i - \phi)^2}$$
 
@@ -228,7 +229,10 @@ def _run(problem: _Problem, size: int, rng: np.random.Generator) -> _Found | Non
             starts, least = 1 + overlooked, PROBE + 2 * lanczos.waiting
             continue
         vectors = lanczos.vectors(Y[:, : wanted + 1])
-        found = _judged(problem, vectors, values, residuals) if core.M is None else _polished(problem, vectors, values)
+        if core.M is None:
+            found: _Found | None = _judged(problem, vectors, values, residuals)
+        else:
+            found = _extended(problem, vectors, values, residuals) or _polished(problem, vectors, values)
         if found is None:
             return None
         if factor.light:
@@ -279,6 +283,24 @@ def _judged(problem: _Problem, X: np.ndarray, values: np.ndarray, residuals: np.
     apart = int(np.flatnonzero(np.append(True, shows))[-1]) if settled else wanted
     error = problem.error(values, residuals, float(values[wanted] + residuals[wanted]))
     return _Found(X, 1 / values, values, residuals, error, apart)
+
+
+def _extended(problem: _Problem, Y: np.ndarray, values: np.ndarray, residuals: np.ndarray) -> _Found | None:
+    r"""Extend vectors of the core to the whole graph; None where nothing tells that this is good enough.
+
+    With r the residual on the core, $L^{-1} E y - \nu E y$ is $E r$ and $L_{TT}^{-1} (E y)_T$, whose norm is bounded.
+    """
+    core, wanted = problem.core, problem.wanted
+    found = _judged(problem, Y, values, residuals[: wanted + 1] + core.reach)
+    if not found.error <= POLISHED * problem.tol:
+        return None
+    Y = Y[:, :wanted]
+    SY = core.S @ Y  # L E y, which is zero beside the core
+    theta = np.einsum("ij,ij->j", Y, SY)
+    of_L = np.sqrt(np.maximum(0, np.einsum("ij,ij->j", SY, SY) - theta**2))
+    X = core.extend(np.concatenate([problem.null[core.nodes], Y], axis=1))
+    X[:, : problem.null.shape[1]] = problem.null
+    return replace(found, X=X, frequencies=np.append(theta, 1 / values[wanted]), of_L=of_L)
 
 
 def _polished(problem: _Problem, Y: np.ndarray, values: np.ndarray) -> _Found | None:
