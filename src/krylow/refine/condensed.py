@@ -42,8 +42,9 @@ SLOWEST = 36.0
 SLOW, FINER = 0.05, 16.0
 #: The Lanczos iteration aims at this part of the error asked for.
 AIM = 0.05
-#: Most steps of inverse iteration that follow it, and the part of the error asked for that ends them.
-POLISH, POLISHED = 3, 0.4
+#: Most steps of inverse iteration that follow it, the part of the error that one has to leave at most, and the part of
+#: the error asked for that ends them.
+POLISH, PAYS, POLISHED = 6, 0.5, 0.4
 #: Rounding of one over a frequency, in eps times the norm of L times its square.
 ROUNDING = 64
 #: A count proves something where this many times its rounding fits the gap: rounding adds up along rows of the factor.
@@ -306,7 +307,7 @@ def _extended(problem: _Problem, Y: np.ndarray, values: np.ndarray, residuals: n
 def _polished(problem: _Problem, Y: np.ndarray, values: np.ndarray) -> _Found | None:
     """Extend vectors of the core to the whole graph and improve them by the inverse; None where that is not enough."""
     core = problem.core
-    X, scale = core.extend(Y), values[: Y.shape[1]]
+    X, scale, last = core.extend(Y), values[: Y.shape[1]], math.inf
     for _ in range(POLISH):
         Z = core.solve(problem.factor, X)
         problem.most -= X.shape[1]
@@ -325,7 +326,9 @@ def _polished(problem: _Problem, Y: np.ndarray, values: np.ndarray) -> _Found | 
             of_L = np.sqrt(np.maximum(0, squares))
             del X  # two blocks at a time are enough
             return replace(before, X=_rotated(Z, W, problem), frequencies=theta, of_L=of_L[: problem.wanted])
-        X, scale = Z @ W, 1 / theta
+        if before.error > PAYS * last:
+            break
+        X, scale, last = Z @ W, 1 / theta, before.error
     return None
 
 
