@@ -40,12 +40,12 @@ def arrays(*wanted: tuple[int | tuple[int, ...], Any]) -> list[np.ndarray]:
     >>> ids.shape, values.shape, values.ctypes.data - ids.ctypes.data
     ((3,), (2, 2), 64)
     """
-    shapes = [np.empty(0, dtype).dtype.itemsize * math.prod(np.atleast_1d(shape).tolist()) for shape, dtype in wanted]
-    starts = np.cumsum([0, *(-(-size // LINE) * LINE for size in shapes)]).tolist()
-    room = _room(starts[-1])
+    sizes = [np.dtype(dtype).itemsize * int(np.prod(shape)) for shape, dtype in wanted]
+    *starts, end = np.cumsum([0, *(-(-size // LINE) * LINE for size in sizes)]).tolist()
+    room = _room(end)
     return [
         room[start : start + size].view(dtype).reshape(shape)
-        for start, size, (shape, dtype) in zip(starts, shapes, wanted, strict=False)
+        for start, size, (shape, dtype) in zip(starts, sizes, wanted, strict=True)
     ]
 
 

@@ -104,3 +104,14 @@ def test_residuals_are_those_of_the_sums(problem, monkeypatch):
         looks.append(cycles._look(start(problem, torch.float64), inner, L, level, coarse, K, 8, 8 / 30, 0.5))
     torch.testing.assert_close(looks[0].mixing, looks[1].mixing)
     assert looks[0].left == pytest.approx(looks[1].left)
+
+
+@pytest.mark.parametrize("tol", [0.5, 1e-8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_residuals_of_the_ritz_vectors_are_told(problem, dtype, tol):
+    L, level, coarse, _ = problem
+    block = start(problem, dtype)
+    look = cycles._look(block, coarse.V.mT @ coarse.V, L, level, coarse, K, 8, 8 / 30, tol)
+    X = block.X.double() @ look.C
+    true = torch.linalg.vector_norm(L @ X - X * block.theta, dim=0)
+    torch.testing.assert_close(block.residuals, true, rtol=1e-2, atol=1e-5)

@@ -18,20 +18,18 @@ component is held at one node, which changes no solution: the inverse needs no s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 import torch
 from scipy.sparse import csr_array
 
-from krylow._memory import arrays
 from krylow.linalg.components import NullSpace
 from krylow.linalg.elimination import Condensed, Factor, condense
 from krylow.linalg.fill import pattern_fill, refuse
 from krylow.operators import SparseOperator
+from krylow.refine.extended import Found, Problem, extended, judged, polished
 from krylow.refine.inverse_lanczos import InverseLanczos
 from krylow.refine.ritz import Evidence, Ritz
 
@@ -42,11 +40,6 @@ SLOWEST = 36.0
 SLOW, FINER = 0.05, 16.0
 #: The Lanczos iteration aims at this part of the error asked for.
 AIM = 0.05
-#: Most steps of inverse iteration that follow it, the part of the error that one has to leave at most, and the part of
-#: the error asked for that ends them.
-POLISH, PAYS, POLISHED = 6, 0.5, 0.4
-#: Rounding of one over a frequency, in eps times the norm of L times its square.
-ROUNDING = 64
 #: A count proves something where this many times its rounding fits the gap: rounding adds up along rows of the factor.
 PROOF_SLACK = 1e4
 #: Where between the k-th frequency and the next their number is counted.
@@ -57,67 +50,6 @@ PROBE, MOST_STARTS = 16, 16
 MANY = 16
 #: Values that differ by less, relatively, after another start are the same.
 SAME = 1e-3
-#: Numbers of a block that are worked on at a time, in whole rows.
-CHUNK = 1 << 16
-
-
-@dataclass
-class _Problem:
-    """What a run is about."""
-
-    core: Condensed
-    factor: Factor
-    k: int
-    wanted: int  #: pairs beside the null vectors
-    null: np.ndarray  #: (n, d)
-    norm: float
-    tol: float
-    most: int  #: products of the inverse that are left
-
-    def noise(self, value: float) -> float:
-        """Return by how much a value of the inverse may be off."""
-        return ROUNDING * float(np.finfo(np.float64).eps) * self.norm * value**2
-
-    def error(self, values: np.ndarray, residuals: np.ndarray, ceiling: float) -> float:
-        """Return the bound of the error, given a number above all values that are dropped."""
-        wanted = values[: self.wanted]
-        gaps = wanted - ceiling
-        if not gaps[-1] > 0:
-            return math.inf
-        rounding = self.noise(float(wanted[-1])) / float(gaps[-1])
-        return min(1.0, float(((residuals[: self.wanted] / gaps) ** 2).sum()) / self.k + rounding**2)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """Ritz pairs and what is known of them.
-
-    Attributes
-    ----------
-    X
-        ``(n, s)`` vectors of the whole graph.
-    frequencies
-        ``(s,)`` of L + shift I, ascending, and at least one more than are wanted.
-    values, residuals
-        Of the inverse, largest first, of X or of what X is an improvement of.
-    error
-        The bound that follows.
-    apart
-        After how many of the wanted vectors a gap shows.
-    floor
-        A number of L + shift I below which there are the wanted frequencies and no other, by count; None: not counted.
-    of_L
-        Residual norms of L; X then holds the null vectors and the wanted ones, and nothing else.
-    """
-
-    X: np.ndarray
-    frequencies: np.ndarray
-    values: np.ndarray
-    residuals: np.ndarray
-    error: float
-    apart: int
-    floor: float | None = None
-    of_L: np.ndarray | None = None
 
 
 def condensed_inverse(
@@ -164,7 +96,7 @@ def condensed_inverse(
         if core.nodes.size**2 / 2 > max_fill:
             refuse(pattern_fill(core.S.indptr, core.S.indices), max_fill)
         factor = Factor(_held(core, null), core.order and core.order[0])
-        problem = _Problem(core, factor, k, k - basis.shape[1], basis, norm, tol, max(left, k + 2))
+        problem = Problem(core, factor, k, k - basis.shape[1], basis, norm, tol, max(left, k + 2))
         found = _run(problem, basis_size, np.random.default_rng(seed))
         left = problem.most
         if found is not None:
@@ -206,7 +138,7 @@ def _held(core: Condensed, null: NullSpace | None) -> Any:
     return S
 
 
-def _run(problem: _Problem, size: int, rng: np.random.Generator) -> _Found | None:
+def _run(problem: Problem, size: int, rng: np.random.Generator) -> Found | None:
     """Return what was found, or None where the condensed pieces are too slow for the frequencies sought."""
     core, factor, wanted = problem.core, problem.factor, problem.wanted
     null = np.ascontiguousarray(problem.null[core.nodes].T)
@@ -231,9 +163,9 @@ def _run(problem: _Problem, size: int, rng: np.random.Generator) -> _Found | Non
             continue
         vectors = lanczos.vectors(Y[:, : wanted + 1])
         if core.M is None:
-            found: _Found | None = _judged(problem, vectors, values, residuals)
+            found: Found | None = judged(problem, vectors, values, residuals)
         else:
-            found = _extended(problem, vectors, values, residuals) or _polished(problem, vectors, values)
+            found = extended(problem, vectors, values, residuals) or polished(problem, vectors, values)
         if found is None:
             return None
         if factor.light:
@@ -251,7 +183,7 @@ def _run(problem: _Problem, size: int, rng: np.random.Generator) -> _Found | Non
         least = PROBE + 2 * lanczos.waiting
 
 
-def _iterate(lanczos: InverseLanczos, problem: _Problem, least: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _iterate(lanczos: InverseLanczos, problem: Problem, least: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Advance until the pairs of the core are as good as they need to be, and return them as ``ritz`` does."""
     wanted = problem.wanted
     steps = max(1, least, wanted + 2 - lanczos.expanded)
@@ -274,94 +206,7 @@ def _iterate(lanczos: InverseLanczos, problem: _Problem, least: int) -> tuple[np
             return values, Y, residuals
 
 
-def _judged(problem: _Problem, X: np.ndarray, values: np.ndarray, residuals: np.ndarray) -> _Found:
-    """Return pairs of the whole graph, or of its core if that is the whole, with the bound of their error."""
-    wanted = problem.wanted
-    values, residuals = values[: wanted + 1], residuals[: wanted + 1]
-    noise = problem.noise(float(values[wanted - 1])) + residuals**2 / values
-    shows = values[:-1] - values[1:] > noise[:-1] + noise[1:]
-    settled = residuals.max() <= 1e-4 * values[wanted]
-    apart = int(np.flatnonzero(np.append(True, shows))[-1]) if settled else wanted
-    error = problem.error(values, residuals, float(values[wanted] + residuals[wanted]))
-    return _Found(X, 1 / values, values, residuals, error, apart)
-
-
-def _extended(problem: _Problem, Y: np.ndarray, values: np.ndarray, residuals: np.ndarray) -> _Found | None:
-    r"""Extend vectors of the core to the whole graph; None where nothing tells that this is good enough.
-
-    With r the residual on the core, $L^{-1} E y - \nu E y$ is $E r$ and $L_{TT}^{-1} (E y)_T$, whose norm is bounded.
-    """
-    core, wanted = problem.core, problem.wanted
-    found = _judged(problem, Y, values, residuals[: wanted + 1] + core.reach)
-    if not found.error <= POLISHED * problem.tol:
-        return None
-    Y = Y[:, :wanted]
-    SY = core.S @ Y  # L E y, which is zero beside the core
-    theta = np.einsum("ij,ij->j", Y, SY)
-    of_L = np.sqrt(np.maximum(0, np.einsum("ij,ij->j", SY, SY) - theta**2))
-    X = core.extend(np.concatenate([problem.null[core.nodes], Y], axis=1))
-    X[:, : problem.null.shape[1]] = problem.null
-    return replace(found, X=X, frequencies=np.append(theta, 1 / values[wanted]), of_L=of_L)
-
-
-def _polished(problem: _Problem, Y: np.ndarray, values: np.ndarray) -> _Found | None:
-    """Extend vectors of the core to the whole graph and improve them by the inverse; None where that is not enough."""
-    core = problem.core
-    X, scale, last = core.extend(Y), values[: Y.shape[1]], math.inf
-    for _ in range(POLISH):
-        Z = core.solve(problem.factor, X)
-        problem.most -= X.shape[1]
-        inner, gram = _products(X, Z, problem.null, scale)
-        inverse = (inner * scale + (inner * scale).T) / 2  # the inverse in the basis X
-        nu, V = np.linalg.eigh(inverse)
-        nu, V = nu[::-1], V[:, ::-1]
-        outside = gram * np.outer(scale, scale) - inverse @ inverse
-        residuals = np.sqrt(np.maximum(0, np.einsum("ij,ij->j", V, outside @ V)))
-        stiff = (inner.T / scale + inner / scale[:, None]) / 2  # L in the basis Z
-        theta, W = scipy.linalg.eigh(stiff, gram)
-        before = _judged(problem, Z, nu, residuals)
-        if before.error <= POLISHED * problem.tol:
-            # L Z is X over the scale: no product is needed for the residuals of L
-            squares = ((W / scale[:, None]) ** 2).sum(0) - 2 * theta * (W * (stiff @ W)).sum(0) + theta**2
-            of_L = np.sqrt(np.maximum(0, squares))
-            del X  # two blocks at a time are enough
-            return replace(before, X=_rotated(Z, W, problem), frequencies=theta, of_L=of_L[: problem.wanted])
-        if before.error > PAYS * last:
-            break
-        X, scale, last = Z @ W, 1 / theta, before.error
-    return None
-
-
-def _products(X: np.ndarray, Z: np.ndarray, null: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Remove null vectors from Z, divide it by the scale, and return X^T Z and Z^T Z; by parts that fit the cache."""
-    inner, gram = np.zeros((2, Z.shape[1], Z.shape[1]))
-    along = null.T @ Z
-    for part in _parts(Z):
-        z = Z[part]
-        z -= null[part] @ along
-        z /= scale  # so that its columns are about of length 1
-        inner += X[part].T @ z
-        gram += z.T @ z
-    return inner, gram
-
-
-def _parts(Z: np.ndarray) -> Iterator[slice]:
-    """Return the rows of a block part by part."""
-    rows = max(1, CHUNK // Z.shape[1])
-    return (slice(start, start + rows) for start in range(0, len(Z), rows))
-
-
-def _rotated(Z: np.ndarray, W: np.ndarray, problem: _Problem) -> np.ndarray:
-    """Return the null vectors and the wanted ones of Z W side by side."""
-    first = problem.null.shape[1]
-    (X,) = arrays(((len(Z), problem.k), np.float64))
-    X[:, :first] = problem.null
-    for part in _parts(Z):
-        X[part, first:] = Z[part] @ W[:, : problem.wanted]
-    return X
-
-
-def _overlooked(problem: _Problem, values: np.ndarray) -> int:
+def _overlooked(problem: Problem, values: np.ndarray) -> int:
     """Return how many frequencies the core's values lack by count, before their vectors are improved for nothing."""
     if problem.core.M is None or not MANY <= problem.wanted < values.size:
         return 0
@@ -372,7 +217,7 @@ def _overlooked(problem: _Problem, values: np.ndarray) -> int:
     return max(0, counted[0] - problem.wanted - problem.null.shape[1])
 
 
-def _counted(problem: _Problem, found: _Found) -> tuple[int, _Found]:
+def _counted(problem: Problem, found: Found) -> tuple[int, Found]:
     """Return how many frequencies below the cut were missed, and the pairs with the bound that the count proves."""
     last = found.apart
     if not problem.factor.light or last == 0:
@@ -396,7 +241,7 @@ def _counted(problem: _Problem, found: _Found) -> tuple[int, _Found]:
     return missed, replace(found, error=math.inf)
 
 
-def _conclude(L: SparseOperator, problem: _Problem, found: _Found) -> Ritz:
+def _conclude(L: SparseOperator, problem: Problem, found: Found) -> Ritz:
     """Return the Ritz pairs in L's dtype, with the evidence for them."""
     k, wanted, shift = problem.k, problem.wanted, problem.core.shift
     following = float(found.frequencies[wanted]) - shift

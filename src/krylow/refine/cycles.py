@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from krylow.linalg.cg import conjugate_gradients
-from krylow.linalg.row_blocks import grams, lengths
+from krylow.linalg.row_blocks import grams, lengths, residual_gram
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import Outcome, judge, tied
 from krylow.refine.coarsest import Coarsest
@@ -42,6 +42,8 @@ DOUBTED = 1.0
 #: By how much an error is underrated, over the share of nodes that are aggregates by themselves: where weights differ
 #: by orders of magnitude, some frequencies are too low for the smoother and too local for the coarser graph.
 ALONE = 40.0
+#: Rounding of a difference of sums, in eps of the larger ones: residuals are not said to be less.
+BLUR = 2.0
 #: Columns this near to depending on each other are left to a filter that makes them orthonormal.
 DEPENDENT = 1e-2
 
@@ -174,8 +176,14 @@ def _look(
     low_coupling = (rho.mT @ Z).cpu()
     # The residuals that no coarser vector sees, over the frequency at which they are as large as what leaks there.
     within = torch.cholesky_solve(made.H, R, upper=True)  # L X in the basis X
-    residuals = C.mT @ made.residuals(block.X, within) @ C
-    block.residuals = residuals.diagonal().clamp(min=0).sqrt().cpu() + made.rounding
+    # A difference of sums is exact enough while little is asked for, and else the sums are those of differences.
+    if made.squares is None:
+        residuals, blur = residual_gram(block.X, made.LX, within), torch.zeros_like(theta)
+    else:
+        residuals = made.squares - made.H @ within
+        blur = BLUR * torch.finfo(block.X.dtype).eps * (C.mT @ made.squares @ C).diagonal()
+    residuals = C.mT @ residuals @ C
+    block.residuals = (residuals.diagonal().clamp(min=0) + blur).sqrt().cpu() + made.rounding
     unseen = (residuals - rho.mT @ rho).cpu()
     at = (unseen.diagonal().clamp(min=0).sqrt() / high_part).clamp(low, block.high).sqrt()
     coupling = (low_coupling + low_coupling.mT) / 2 + unseen / at / at[:, None]

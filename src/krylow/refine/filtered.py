@@ -87,15 +87,6 @@ class Product(NamedTuple):
     rounding: Tensor
     restricted: Tensor | None
 
-    def residuals(self, X: Tensor, within: Tensor) -> Tensor:
-        """Return the inner products of the residuals, given X and L X in the basis X.
-
-        A difference of sums is exact enough while little is asked for, and else the sums are those of differences.
-        """
-        if self.squares is None:
-            return residual_gram(X, self.LX, within)
-        return self.squares - self.H @ within
-
 
 class FilteredBlock:
     """An orthonormal block of one graph, the two buffers of its filter, and what is known of its error.
@@ -332,7 +323,7 @@ class FilteredBlock:
         leak; the part ``OVERLAP`` of what it could be at most is added.
         """
         made = self.multiplied(L, tol)
-        residuals = made.residuals(self.X, made.H).cpu()
+        residuals = residual_gram(self.X, made.LX, made.H).cpu()
         self.theta, Q = torch.linalg.eigh(made.H.cpu())
         self.turn = Q.to(self.X.device)
         residuals = Q.mT @ residuals @ Q  # inner products

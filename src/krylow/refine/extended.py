@@ -1,0 +1,172 @@
+r"""From vectors of a condensed graph's core to the whole graph, with a bound of their error.
+
+With E the extension of :mod:`krylow.linalg.elimination`, r the residual of $(\nu, y)$ on the core and T what was
+eliminated, $L^{-1} E y - \nu E y$ is $E r$ and $L_{TT}^{-1} (E y)_T$. Where the norm of that inverse is small enough,
+E y is the answer; else steps of inverse iteration with the whole block measure and improve it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+
+from krylow._memory import arrays
+from krylow.linalg.elimination import Condensed, Factor
+
+#: Most steps of inverse iteration, the part of the error that one has to leave at most, and the part of
+#: the error asked for that ends them.
+POLISH, PAYS, POLISHED = 6, 0.5, 0.4
+#: Rounding of one over a frequency, in eps times the norm of L times its square.
+ROUNDING = 64
+#: Numbers of a block that are worked on at a time, in whole rows.
+CHUNK = 1 << 16
+
+
+@dataclass
+class Problem:
+    """What a run is about."""
+
+    core: Condensed
+    factor: Factor
+    k: int
+    wanted: int  #: pairs beside the null vectors
+    null: np.ndarray  #: (n, d)
+    norm: float
+    tol: float
+    most: int  #: products of the inverse that are left
+
+    def noise(self, value: float) -> float:
+        """Return by how much a value of the inverse may be off."""
+        return ROUNDING * float(np.finfo(np.float64).eps) * self.norm * value**2
+
+    def error(self, values: np.ndarray, residuals: np.ndarray, ceiling: float) -> float:
+        """Return the bound of the error, given a number above all values that are dropped."""
+        wanted = values[: self.wanted]
+        gaps = wanted - ceiling
+        if not gaps[-1] > 0:
+            return math.inf
+        rounding = self.noise(float(wanted[-1])) / float(gaps[-1])
+        return min(1.0, float(((residuals[: self.wanted] / gaps) ** 2).sum()) / self.k + rounding**2)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Ritz pairs and what is known of them.
+
+    Attributes
+    ----------
+    X
+        ``(n, s)`` vectors of the whole graph.
+    frequencies
+        ``(s,)`` of L + shift I, ascending, and at least one more than are wanted.
+    values, residuals
+        Of the inverse, largest first, of X or of what X is an improvement of.
+    error
+        The bound that follows.
+    apart
+        After how many of the wanted vectors a gap shows.
+    floor
+        A number of L + shift I below which there are the wanted frequencies and no other, by count; None: not counted.
+    of_L
+        Residual norms of L; X then holds the null vectors and the wanted ones, and nothing else.
+    """
+
+    X: np.ndarray
+    frequencies: np.ndarray
+    values: np.ndarray
+    residuals: np.ndarray
+    error: float
+    apart: int
+    floor: float | None = None
+    of_L: np.ndarray | None = None
+
+
+def judged(problem: Problem, X: np.ndarray, values: np.ndarray, residuals: np.ndarray) -> Found:
+    """Return pairs of the whole graph, or of its core if that is the whole, with the bound of their error."""
+    wanted = problem.wanted
+    values, residuals = values[: wanted + 1], residuals[: wanted + 1]
+    noise = problem.noise(float(values[wanted - 1])) + residuals**2 / values
+    shows = values[:-1] - values[1:] > noise[:-1] + noise[1:]
+    settled = residuals.max() <= 1e-4 * values[wanted]
+    apart = int(np.flatnonzero(np.append(True, shows))[-1]) if settled else wanted
+    error = problem.error(values, residuals, float(values[wanted] + residuals[wanted]))
+    return Found(X, 1 / values, values, residuals, error, apart)
+
+
+def extended(problem: Problem, Y: np.ndarray, values: np.ndarray, residuals: np.ndarray) -> Found | None:
+    r"""Extend vectors of the core to the whole graph; None where nothing tells that this is good enough.
+
+    With r the residual on the core, $L^{-1} E y - \nu E y$ is $E r$ and $L_{TT}^{-1} (E y)_T$, whose norm is bounded.
+    """
+    core, wanted = problem.core, problem.wanted
+    found = judged(problem, Y, values, residuals[: wanted + 1] + core.reach)
+    if not found.error <= POLISHED * problem.tol:
+        return None
+    Y = Y[:, :wanted]
+    SY = core.S @ Y  # L E y, which is zero beside the core
+    theta = np.einsum("ij,ij->j", Y, SY)
+    of_L = np.sqrt(np.maximum(0, np.einsum("ij,ij->j", SY, SY) - theta**2))
+    X = core.extend(np.concatenate([problem.null[core.nodes], Y], axis=1))
+    X[:, : problem.null.shape[1]] = problem.null
+    return replace(found, X=X, frequencies=np.append(theta, 1 / values[wanted]), of_L=of_L)
+
+
+def polished(problem: Problem, Y: np.ndarray, values: np.ndarray) -> Found | None:
+    """Extend vectors of the core to the whole graph and improve them by the inverse; None where that is not enough."""
+    core = problem.core
+    X, scale, last = core.extend(Y), values[: Y.shape[1]], math.inf
+    for _ in range(POLISH):
+        Z = core.solve(problem.factor, X)
+        problem.most -= X.shape[1]
+        inner, gram = _products(X, Z, problem.null, scale)
+        inverse = (inner * scale + (inner * scale).T) / 2  # the inverse in the basis X
+        nu, V = np.linalg.eigh(inverse)
+        nu, V = nu[::-1], V[:, ::-1]
+        outside = gram * np.outer(scale, scale) - inverse @ inverse
+        residuals = np.sqrt(np.maximum(0, np.einsum("ij,ij->j", V, outside @ V)))
+        stiff = (inner.T / scale + inner / scale[:, None]) / 2  # L in the basis Z
+        theta, W = scipy.linalg.eigh(stiff, gram)
+        before = judged(problem, Z, nu, residuals)
+        if before.error <= POLISHED * problem.tol:
+            # L Z is X over the scale: no product is needed for the residuals of L
+            squares = ((W / scale[:, None]) ** 2).sum(0) - 2 * theta * (W * (stiff @ W)).sum(0) + theta**2
+            of_L = np.sqrt(np.maximum(0, squares))
+            del X  # two blocks at a time are enough
+            return replace(before, X=_rotated(Z, W, problem), frequencies=theta, of_L=of_L[: problem.wanted])
+        if before.error > PAYS * last:
+            break
+        X, scale, last = Z @ W, 1 / theta, before.error
+    return None
+
+
+def _products(X: np.ndarray, Z: np.ndarray, null: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Remove null vectors from Z, divide it by the scale, and return X^T Z and Z^T Z; by parts that fit the cache."""
+    inner, gram = np.zeros((2, Z.shape[1], Z.shape[1]))
+    along = null.T @ Z
+    for part in _parts(Z):
+        z = Z[part]
+        z -= null[part] @ along
+        z /= scale  # so that its columns are about of length 1
+        inner += X[part].T @ z
+        gram += z.T @ z
+    return inner, gram
+
+
+def _parts(Z: np.ndarray) -> Iterator[slice]:
+    """Return the rows of a block part by part."""
+    rows = max(1, CHUNK // Z.shape[1])
+    return (slice(start, start + rows) for start in range(0, len(Z), rows))
+
+
+def _rotated(Z: np.ndarray, W: np.ndarray, problem: Problem) -> np.ndarray:
+    """Return the null vectors and the wanted ones of Z W side by side."""
+    first = problem.null.shape[1]
+    (X,) = arrays(((len(Z), problem.k), np.float64))
+    X[:, :first] = problem.null
+    for part in _parts(Z):
+        X[part, first:] = Z[part] @ W[:, : problem.wanted]
+    return X
