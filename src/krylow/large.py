@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from krylow._checks import InputError
+from krylow._threads import sharing
 from krylow.answers import Options, refined
 from krylow.certify import Subspace
 from krylow.floor import PROOF_LIMIT
@@ -39,6 +40,7 @@ def is_large(L: Operator, k: int) -> bool:
     return not L.batch_shape and L.n > PROOF_LIMIT and 4 * k <= L.n
 
 
+@sharing()
 def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
     """Filter a block whose guards set the speed."""
     width = _width(L, k, options)
@@ -71,6 +73,7 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
     return _solved(L, k, run, why, dtype=_dtype(L, options), grouped=True)
 
 
+@sharing()
 def multilevel(L: Operator, k: int, options: Options) -> Subspace:
     """Refine the answer of coarser graphs."""
     # Neighbours are near: a narrow block pays more than whole lines of the cache.
@@ -97,6 +100,7 @@ def multilevel(L: Operator, k: int, options: Options) -> Subspace:
     return _solved(L, k, run, why, dtype=_dtype(L, options))
 
 
+@sharing()
 def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
     """Filter and correct a block through the diagonal."""
     width = _width(L, k, options)
@@ -117,6 +121,7 @@ def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
     return _solved(L, k, run, f"a block of {width} vectors, filtered and corrected through the diagonal")
 
 
+@sharing()
 def shift_invert(L: SparseOperator, k: int, options: Options) -> Subspace:
     """Invert what is left without chains and twigs."""
     null, basis_size = null_space(L), options.m or 2 * k + 24

@@ -5,6 +5,7 @@ import torch
 
 from krylow.linalg import row_blocks
 from krylow.linalg.row_blocks import (
+    combine,
     exact_gram,
     exact_product_,
     gram,
@@ -13,6 +14,7 @@ from krylow.linalg.row_blocks import (
     orthonormalize_,
     residual_gram,
     rotate_,
+    subtract_,
 )
 
 F64 = torch.float64
@@ -78,13 +80,34 @@ def test_lengths():
     assert lengths(X).dtype == F64
 
 
-@pytest.mark.parametrize("by_numpy", [True, False])
-def test_exact_products_are_those_of_doubles(monkeypatch, by_numpy):
-    monkeypatch.setattr(row_blocks, "_by_numpy", lambda _: by_numpy)
-    X = torch.randn(5000, 5, generator=torch.Generator().manual_seed(0))
-    C = torch.randn(5, 3, dtype=F64, generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(exact_gram(X), X.double().mT @ X.double(), rtol=1e-14, atol=1e-11)
-    room = torch.zeros(5000, 3, dtype=F64)
+@pytest.fixture(params=["numpy", "torch", "threads"])
+def by(request, monkeypatch):
+    """Each way through the rows: numpy's products, torch's, as on another device, and shared among threads."""
+    if request.param == "torch":
+        monkeypatch.setattr(row_blocks, "_array", lambda X: X)
+    if request.param == "threads":
+        monkeypatch.setattr(row_blocks, "PER_THREAD", 1)
+        monkeypatch.setattr(row_blocks, "PIECE", 1)
+        monkeypatch.setattr(row_blocks, "thread_count", lambda: 3)
+
+
+def test_all_ways_through_the_rows_agree(by):
+    generator = torch.Generator().manual_seed(0)
+    X, Y = (torch.randn(7000, 5, generator=generator) for _ in range(2))
+    C = torch.randn(5, 3, dtype=F64, generator=generator)
+    x, y = X.double(), Y.double()
+    torch.testing.assert_close(exact_gram(X), x.mT @ x, rtol=1e-13, atol=1e-11)
+    torch.testing.assert_close(gram(X, Y), x.mT @ y, rtol=1e-6, atol=2e-3)
+    torch.testing.assert_close(gram(X, y), x.mT @ y, rtol=1e-13, atol=1e-11)
+    rest = y[:, :3] - x @ C.float().double()
+    torch.testing.assert_close(residual_gram(X, Y[:, :3], C), rest.mT @ rest, rtol=1e-5, atol=2e-2)
+    torch.testing.assert_close(lengths(X), torch.linalg.vector_norm(x, dim=0), rtol=1e-6, atol=0)
+    room = torch.zeros(7000, 3, dtype=F64)
     assert exact_product_(X, C[:, :2], room[:, 1:]).data_ptr() == room[:, 1:].data_ptr()
-    torch.testing.assert_close(room[:, 1:], X.double() @ C[:, :2], rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(room[:, 1:], x @ C[:, :2], rtol=1e-14, atol=1e-14)
     assert not room[:, 0].any()
+    both = torch.cat([x, y], dim=1) @ torch.cat([C, 2 * C])
+    torch.testing.assert_close(combine([x, y], torch.cat([C, 2 * C])), both, rtol=1e-13, atol=1e-13)
+    subtract_(both, [x, y], [C, 2 * C])
+    torch.testing.assert_close(both, torch.zeros_like(both), rtol=0, atol=1e-13)
+    torch.testing.assert_close(rotate_(x.clone(), C @ C.mT), x @ (C @ C.mT), rtol=1e-13, atol=1e-13)

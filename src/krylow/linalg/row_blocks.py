@@ -5,12 +5,34 @@ Sums over nodes are float64 from block to block of rows, and float32 at most ins
 
 from __future__ import annotations
 
+import functools
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
-#: Rows that are multiplied together before their sums join the float64 ones: some blocks of them fit a cache.
+from krylow._threads import shared, thread_count
+
+#: Rows whose products are summed before they join the float64 sums.
 ROWS = 2048
+#: Numbers of a block that are gone through at once, in whole blocks of rows: few calls, and a cache holds them.
+PIECE = 1 << 18
+#: Numbers of a block that are worth a thread.
+PER_THREAD = 1 << 18
+
+
+class _Rooms(threading.local):
+    """Arrays of one thread, by their place and dtype."""
+
+    def __init__(self) -> None:
+        self.of: dict[tuple[int, Any], Any] = {}
+
+
+_rooms = _Rooms()
 
 
 def gram(X: Tensor, Y: Tensor, inside: torch.dtype | None = None) -> Tensor:
@@ -18,74 +40,156 @@ def gram(X: Tensor, Y: Tensor, inside: torch.dtype | None = None) -> Tensor:
     return grams((X, Y), inside=inside)[0]
 
 
-def _by_numpy(X: Tensor) -> bool:
-    """Return whether numpy and scipy multiply X: faster than torch by a third on one thread, slower on more.
-
-    Their threads and torch's wait for work in each other's way.
-    """
-    return X.device.type == "cpu" and torch.get_num_threads() == 1
-
-
 def exact_gram(X: Tensor) -> Tensor:
     """Return X^T X, all in float64."""
     return gram(X, X, torch.float64)
 
 
-def exact_product_(X: Tensor, C: Tensor, out: Tensor) -> Tensor:
-    """Write X C to ``out``, which is float64 as C is, and return it."""
-    if not _by_numpy(X):
-        for i in range(0, X.shape[0], ROWS):
-            out[i : i + ROWS] = X[i : i + ROWS].to(torch.float64) @ C
-        return out
-    rows, columns, into = X.detach().numpy(), np.ascontiguousarray(C.numpy()), out.numpy()
-    for i in range(0, len(rows), ROWS):
-        np.matmul(rows[i : i + ROWS].astype(np.float64), columns, out=into[i : i + ROWS])
-    return out
-
-
 def grams(*pairs: tuple[Tensor, Tensor], inside: torch.dtype | None = None) -> list[Tensor]:
     """Return :func:`gram` of each pair, in one pass over the rows of all of them."""
-    totals = [torch.zeros(X.shape[1], Y.shape[1], dtype=torch.float64, device=X.device) for X, Y in pairs]
     dtypes = [inside or torch.promote_types(X.dtype, Y.dtype) for X, Y in pairs]
-    for i in range(0, pairs[0][0].shape[0], ROWS):
-        for total, dtype, (X, Y) in zip(totals, dtypes, pairs, strict=True):
-            rows = X[i : i + ROWS].to(dtype)
-            total += _own_gram(rows) if X is Y else rows.mT @ Y[i : i + ROWS].to(dtype)
-    return totals
+    blocks = [(_array(X), _array(Y)) for X, Y in pairs]
 
+    def products(i: int, j: int) -> list[Any]:
+        found = []
+        for dtype, (x, y), (X, Y) in zip(dtypes, blocks, pairs, strict=True):
+            left = _cast(x[i:j], dtype, 0)
+            found.append(_block_gram(left, left if X is Y else _cast(y[i:j], dtype, 1)))
+        return found
 
-def _own_gram(X: Tensor) -> Tensor:
-    """Return X^T X: numpy does half of the work, since it knows that the product is symmetric."""
-    if not _by_numpy(X):
-        return X.mT @ X
-    rows = X.detach().numpy()
-    return torch.from_numpy(rows.T @ rows)
+    return _summed(pairs[0][0], products)
 
 
 def lengths(X: Tensor) -> Tensor:
     """Return the lengths of the columns of X in float64, by blocks of rows: a tenth of the time of torch's norm."""
-    total = torch.zeros(X.shape[1], dtype=torch.float64, device=X.device)
-    for i in range(0, X.shape[0], ROWS):
-        total += X[i : i + ROWS].square().sum(0)
-    return total.sqrt()
+    x = _array(X)
+
+    def squares(i: int, j: int) -> list[Any]:
+        rows = x[i:j]
+        if isinstance(rows, Tensor):
+            return [rows.square().sum(0, dtype=torch.float64)]
+        return [np.multiply(rows, rows, out=_room(rows.shape, rows.dtype)).sum(0, dtype=np.float64)]
+
+    return _summed(X, squares)[0].sqrt()
 
 
 def residual_gram(X: Tensor, Y: Tensor, C: Tensor) -> Tensor:
     """Return the inner products of the columns of Y - X C in float64, by blocks of rows."""
-    C = C.to(X.dtype)
-    total = torch.zeros(Y.shape[1], Y.shape[1], dtype=torch.float64, device=X.device)
-    for i in range(0, X.shape[0], ROWS):
-        rest = torch.addmm(Y[i : i + ROWS], X[i : i + ROWS], C, alpha=-1)
-        total += _own_gram(rest)
-    return total
+    x, y, c = _array(X), _array(Y), _array(C.to(X.dtype))
+
+    def products(i: int, j: int) -> list[Any]:
+        rest = _product(x[i:j], c)
+        rest -= y[i:j]
+        return [_block_gram(rest, rest)]
+
+    return _summed(X, products)[0]
+
+
+def exact_product_(X: Tensor, C: Tensor, out: Tensor) -> Tensor:
+    """Write X C to ``out``, which is float64 as C is, and return it."""
+    x, c, into = _array(X), _array(C.contiguous()), _array(out)
+
+    def write(i: int, j: int) -> None:
+        into[i:j] = _product(_cast(x[i:j], torch.float64, 1), c)
+
+    _shares(X, write)
+    return out
 
 
 def rotate_(X: Tensor, C: Tensor) -> Tensor:
     """Replace X by X C, row block by row block, and return it."""
-    C = C.to(X.dtype)
-    for i in range(0, X.shape[0], ROWS):
-        X[i : i + ROWS] = X[i : i + ROWS] @ C
+    x, c = _array(X), _array(C.to(X.dtype))
+
+    def turn(i: int, j: int) -> None:
+        x[i:j] = _product(x[i:j], c)
+
+    _shares(X, turn)
     return X
+
+
+def combine(parts: Sequence[Tensor], C: Tensor) -> Tensor:
+    """Return [parts] C, row block by row block."""
+    like = parts[0]
+    out = torch.empty(like.shape[0], C.shape[1], dtype=like.dtype, device=like.device)
+    split = C.to(like).split([part.shape[1] for part in parts])
+    into, (first, *others) = _array(out), [(_array(part), _array(c)) for part, c in zip(parts, split, strict=True)]
+
+    def write(i: int, j: int) -> None:
+        into[i:j] = _product(first[0][i:j], first[1])
+        for part, c in others:
+            into[i:j] += _product(part[i:j], c)
+
+    _shares(out, write)
+    return out
+
+
+def subtract_(X: Tensor, parts: Sequence[Tensor], factors: Sequence[Tensor]) -> None:
+    """Subtract each part times its factor from X, row block by row block."""
+    x, pairs = _array(X), [(_array(part), _array(C.to(X.dtype))) for part, C in zip(parts, factors, strict=True)]
+
+    def work(i: int, j: int) -> None:
+        for part, c in pairs:
+            x[i:j] -= _product(part[i:j], c)
+
+    _shares(X, work)
+
+
+def _array(X: Tensor) -> Any:
+    """Return X for numpy where that can multiply it: faster than torch on narrow blocks, and X^T X is half the work."""
+    return X.detach().numpy() if X.device.type == "cpu" else X.detach()
+
+
+def _cast(x: Any, dtype: torch.dtype, room: int) -> Any:
+    """Return x in a dtype, in one of this thread's rooms if that is another one."""
+    if isinstance(x, Tensor):
+        return x.to(dtype)
+    kind = np.dtype(np.float64 if dtype == torch.float64 else np.float32)
+    if x.dtype == kind:
+        return x
+    there = _room(x.shape, kind, room)
+    there[...] = x
+    return there
+
+
+def _product(x: Any, c: Any) -> Any:
+    """Return x c, in a room of this thread."""
+    return x @ c if isinstance(x, Tensor) else np.matmul(x, c, out=_room((len(x), c.shape[1]), x.dtype))
+
+
+def _room(shape: tuple[int, ...], dtype: Any, which: int = 0) -> Any:
+    """Return an array of any content until this thread asks for it again: memory that is new costs its first touch."""
+    size = math.prod(shape)
+    found = _rooms.of.get((which, dtype))
+    if found is None or found.size < size:
+        found = _rooms.of[which, dtype] = np.empty(size, dtype)
+    return found[:size].reshape(shape)
+
+
+def _block_gram(x: Any, y: Any) -> Any:
+    """Return x^T y in float64, the sums over ``ROWS`` rows each in the dtype of both."""
+    whole = x.shape[0] // ROWS * ROWS
+    a, b = (z[:whole].reshape(-1, ROWS, z.shape[1]) for z in (x, y))
+    if isinstance(x, Tensor):
+        return (a.mT @ b).sum(0, dtype=torch.float64) + x[whole:].mT @ y[whole:]
+    return np.matmul(a.swapaxes(1, 2), b).sum(0, dtype=np.float64) + x[whole:].T @ y[whole:]
+
+
+def _summed(X: Tensor, work: Callable[[int, int], list[Any]]) -> list[Tensor]:
+    """Return the sums of what ``work(i, j)`` returns for all pieces i to j of the rows of X."""
+    parts = zip(*_shares(X, work), strict=True)
+    return [torch.as_tensor(functools.reduce(lambda a, b: a + b, each)) for each in parts]
+
+
+def _shares(X: Tensor, work: Callable[[int, int], Any]) -> list[Any]:
+    """Return ``work(i, j)`` of all pieces i to j of the rows of X, in their order; threads share them."""
+    n, step = X.shape[0], max(1, PIECE // (ROWS * max(1, X.shape[1]))) * ROWS
+    pieces = -(-n // step)
+    threads = min(thread_count(), max(1, X.numel() // PER_THREAD)) if X.device.type == "cpu" else 1
+
+    def share(first: int, last: int) -> list[Any]:
+        return [work(p * step, min((p + 1) * step, n)) for p in range(first, last)]
+
+    return [done for part in shared(share, [pieces * t // threads for t in range(threads + 1)]) for done in part]
 
 
 def orthonormalize_(X: Tensor, inner: Tensor | None = None, Q: Tensor | None = None) -> Tensor:

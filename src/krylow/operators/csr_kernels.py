@@ -15,17 +15,15 @@ answer up to rounding.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
+from krylow._threads import shared, thread_count
 from krylow.operators.compiled import ask, asking, available, compiled
 
 #: Narrower blocks go to scipy, whose scalar loop is faster there.
@@ -45,9 +43,6 @@ TILE = 512
 
 _lock = threading.Lock()
 _compiled: list[Callable[..., None]] = []
-_pools: dict[int, ThreadPoolExecutor] = {}
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pools.clear)  # a child process has none of the threads
 
 
 def kernel_in_use(dtype: torch.dtype, columns: int, device: str = "cpu") -> str:
@@ -121,21 +116,9 @@ def quotients(
 def _shared(kernel: Callable[..., Any], arguments: tuple[Any, ...], crow: np.ndarray, columns: int) -> list[Any]:
     """Call a kernel for ranges of rows, one a thread, that end its arguments; return what the calls do."""
     n, entries = crow.size - 1, int(crow[-1])
-    threads = max(1, min(torch.get_num_threads(), entries * columns // WORK_PER_THREAD))
-    if threads == 1:
-        return [kernel(*arguments, 0, n)]
+    threads = max(1, min(thread_count(), entries * columns // WORK_PER_THREAD))
     ends = np.searchsorted(crow, np.linspace(0, entries, threads + 1)[1:-1])
-    bounds = [0, *(int(end) for end in ends), n]
-    jobs = [_pool(threads).submit(kernel, *arguments, start, stop) for start, stop in pairwise(bounds[:-1])]
-    last = kernel(*arguments, bounds[-2], n)
-    return [*(job.result() for job in jobs), last]
-
-
-def _pool(threads: int) -> ThreadPoolExecutor:
-    with _lock:
-        if threads not in _pools:
-            _pools[threads] = ThreadPoolExecutor(threads - 1, thread_name_prefix="krylow-csr")
-        return _pools[threads]
+    return shared(lambda start, stop: kernel(*arguments, start, stop), [0, *(int(end) for end in ends), n])
 
 
 def _compile() -> Callable[..., None]:

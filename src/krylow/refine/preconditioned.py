@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from krylow.linalg.components import NullSpace
-from krylow.linalg.row_blocks import ROWS, gram, orthonormalize_
+from krylow.linalg.row_blocks import combine, gram, orthonormalize_, subtract_
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import DOUBT, SINGLE_TOL, Outcome, conclude
 from krylow.refine.filtered import FilteredBlock
@@ -205,7 +205,7 @@ class Search:
         self._LX = self.A @ self.X
         H = gram(self.X, self._LX).cpu()
         self.theta, Q = torch.linalg.eigh((H + H.mT) / 2)
-        self.X, self._LX = _combine([self.X], Q), _combine([self._LX], Q)
+        self.X, self._LX = combine([self.X], Q), combine([self._LX], Q)
 
     def _sweep(self, block: FilteredBlock, low: float, goal: float) -> None:
         """Sweep until the error of B's own wanted vectors is at most ``goal``, or all are far below the shift."""
@@ -320,9 +320,9 @@ class Search:
         self._inner = both.mT @ H @ both
         self.theta = values[:s]
         self.X, self._LX, self._last = (
-            _combine(parts, C),
-            _combine(products, C),
-            (_combine(parts, direction), _combine(products, direction)),
+            combine(parts, C),
+            combine(products, C),
+            (combine(parts, direction), combine(products, direction)),
         )
         return C, S
 
@@ -331,9 +331,7 @@ class Search:
         for again in range(MOST_PROJECTIONS):
             W = self._clean(orthonormalize_(W) if again else W)
             inner = [gram(Z, W) for Z in parts]
-            for i in range(0, W.shape[0], ROWS):
-                for Z, G in zip(parts, inner, strict=True):
-                    W[i : i + ROWS].addmm_(Z[i : i + ROWS], G.to(W.dtype), alpha=-1)
+            subtract_(W, parts, inner)
             if again and max(float(G.abs().max()) for G in inner) <= ORTHOGONAL:
                 break
         return W
@@ -364,15 +362,3 @@ def _filter_degree(block: FilteredBlock, k: int, low: float, goal: float) -> int
         if float((block.leakage[:k] / torch.cosh(degree * rates[:k])).square().mean()) <= AIM * goal:
             return degree
     return most
-
-
-def _combine(parts: list[Tensor], C: Tensor) -> Tensor:
-    """Return [parts] C, row block by row block."""
-    split = C.to(parts[0]).split([part.shape[1] for part in parts])
-    out = torch.empty(parts[0].shape[0], C.shape[1], dtype=parts[0].dtype, device=parts[0].device)
-    for i in range(0, out.shape[0], ROWS):
-        rows = out[i : i + ROWS]
-        torch.mm(parts[0][i : i + ROWS], split[0], out=rows)
-        for part, coefficients in zip(parts[1:], split[1:], strict=True):
-            rows.addmm_(part[i : i + ROWS], coefficients)
-    return out
