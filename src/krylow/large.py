@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from krylow._checks import InputError
+from krylow._memory import empty
 from krylow._threads import sharing
 from krylow.answers import Options, refined
 from krylow.certify import Subspace
@@ -22,6 +23,7 @@ from krylow.linalg.components import NullSpace, null_space
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
 from krylow.refine.chebyshev import filtered_subspace, in_single, rough
+from krylow.refine.condensed import core_of
 from krylow.refine.filtered import LINE, block_width
 from krylow.refine.multilevel import multilevel_subspace
 from krylow.refine.preconditioned import preconditioned_subspace
@@ -64,8 +66,7 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
         watch = Watch(A, options.tol, options.callback)
         pairs = planted(A, null, communities, watch)
         if pairs is None:
-            random = partial(gaussian, A, width, generator=options.generator, dtype=torch.float32)
-            pairs = filtered(A, random, watch, null=null)
+            pairs = filtered(A, partial(_random, A, width, options), watch, null=null)
         assert pairs is not None
         return pairs
 
@@ -109,7 +110,7 @@ def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
         assert isinstance(A, SparseOperator)
         return preconditioned_subspace(
             A,
-            partial(gaussian, A, width, generator=options.generator, dtype=torch.float32),
+            partial(_random, A, width, options),
             k,
             null,
             tol=options.tol,
@@ -124,7 +125,7 @@ def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
 @sharing()
 def shift_invert(L: SparseOperator, k: int, options: Options) -> Subspace:
     """Invert what is left without chains and twigs."""
-    null, basis_size = null_space(L), options.m or 2 * k + 24
+    null, basis_size = null_space(L, core_of(L).components), options.m or 2 * k + 24
 
     def run(A: Operator) -> Ritz:
         if null is not None and null.lowest and null.count >= k:
@@ -147,6 +148,12 @@ def _width(L: Operator, k: int, options: Options, *, guards: int | None = None, 
     if options.m is not None and options.m <= k:
         raise InputError(f"the block's width m must be more than k = {k}, got {options.m}.")
     return block_width(k, L.n, guards=guards, line=line) if options.m is None else min(options.m, L.n)
+
+
+def _random(L: Operator, width: int, options: Options) -> Tensor:
+    """Return a random block in float32, in large pages: a filter that starts from it runs over its room."""
+    room = empty(L.n, width, dtype=torch.float32, device=L.device)
+    return gaussian(L, width, generator=options.generator, out=room)
 
 
 def _dtype(L: Operator, options: Options) -> torch.dtype:

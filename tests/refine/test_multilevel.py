@@ -8,6 +8,7 @@ from scipy.spatial import cKDTree
 
 import krylow as kl
 from krylow.certify import Status
+from krylow.experiments.large.graphs import make
 
 F64 = torch.float64
 
@@ -64,6 +65,13 @@ def test_components_and_isolated_nodes():
     found = kl.subspace(L, k, method="multilevel", tol=1e-3)
     assert found.status == Status.CONVERGED
     assert error(found.basis, U, k) <= 1e-3
+
+
+@pytest.mark.parametrize(("tol", "products"), [(1e-3, 300), (1e-8, 600)])
+def test_a_gap_that_products_did_not_suffice_to_show_is_not_denied(tol, products):
+    L = make("grid", 5000, 0)
+    assert kl.subspace(L, 20, method="multilevel", tol=tol).status == Status.CONVERGED
+    assert kl.subspace(L, 20, method="multilevel", tol=tol, max_products=products).status == Status.MAX_STEPS
 
 
 def test_wide_weights_do_no_harm():

@@ -29,3 +29,11 @@ def test_it_is_standard_normal():
     z = gaussian(kl.laplacian(torch.zeros(5000, 5000).to_sparse_coo()), 20)
     assert abs(float(z.mean())) < 0.02
     assert abs(float(z.std()) - 1) < 0.02
+
+
+def test_it_is_the_same_in_a_room_of_the_callers():
+    L = kl.laplacian(torch.ones(6, 6).fill_diagonal_(0))
+    room = torch.empty(6, 4)
+    block = gaussian(L, 4, out=room)
+    assert block.data_ptr() == room.data_ptr()
+    torch.testing.assert_close(block, gaussian(L, 4, dtype=torch.float32))

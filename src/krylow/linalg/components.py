@@ -87,21 +87,21 @@ class NullSpace:
         return X.sub_(self.vector.to(X.dtype)[:, None] * inside[self.labels])
 
 
-def null_space(L: Operator) -> NullSpace | None:
+def null_space(L: Operator, known: tuple[np.ndarray, int] | None = None) -> NullSpace | None:
     """Return the null vectors that a sparse L's components show; None for operators whose entries are not sparse.
 
-    Costs a walk over the graph and one pass over L, which are not counted as products. No gradient.
+    Costs a walk over the graph, unless the component of each node and their number are ``known``, and one pass over L,
+    which are not counted as products. No gradient.
     """
     if not isinstance(L, SparseOperator):
         return None
     with torch.no_grad():
-        return _null_space(L)
+        return _null_space(L, *(known or components_of(L)))
 
 
-def _null_space(L: SparseOperator) -> NullSpace:
+def _null_space(L: SparseOperator, labels: np.ndarray, components: int) -> NullSpace:
     crow, col = L.host_indices()
-    values = L.values.detach().cpu().double().numpy()
-    (labels, components), device = components_of(L), L.device
+    values, device = L.values.detach().cpu().double().numpy(), L.device
     u, null = np.zeros(L.n), np.zeros(components, dtype=bool)
     positive = True
     for candidate in _candidates(L, np.diff(crow)):

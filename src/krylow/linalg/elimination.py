@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spilu, splu
 
 from krylow._memory import arrays
@@ -76,6 +77,26 @@ class Condensed:
     _edges: tuple[np.ndarray, ...] = ()
 
     @cached_property
+    def diagonal(self) -> np.ndarray:
+        """``(n,)`` of the whole, without the shift."""
+        return self.matrix.diagonal()
+
+    @cached_property
+    def components(self) -> tuple[np.ndarray, int] | None:
+        """The component ``(n,)`` of each node and their number, from those of the core: a node that went has one's.
+
+        None where nothing was eliminated, or where entries are zero, which join nothing.
+        """
+        if self.M is None or not self.matrix.data.all():
+            return None
+        pattern = csr_array((np.ones(self.S.nnz, np.int8), self.S.indices, self.S.indptr), shape=self.S.shape)
+        count, own = connected_components(pattern, directed=False)
+        labels = np.empty(self.matrix.shape[0], np.int64)
+        labels[self.nodes] = own
+        loop(elimination_kernels.inherit)(self._pieces[0], labels)
+        return labels, int(count)
+
+    @cached_property
     def order(self) -> tuple[np.ndarray, int] | None:
         """The order in which S is factorised and the factor's entries, where S is nearly a tree's; else None."""
         return minimum_degree(self.S.indptr, self.S.indices)
@@ -89,7 +110,7 @@ class Condensed:
         if self.M is None:
             return 0.0
         order, coefficients = self._pieces
-        positive = np.count_nonzero(self.matrix.data > 0) - np.count_nonzero(self.matrix.diagonal() > 0)
+        positive = np.count_nonzero(self.matrix.data > 0) - np.count_nonzero(self.diagonal > 0)
         if positive or not (coefficients[:, 2] > 0).all():
             return math.inf
         sums = np.ones((self.matrix.shape[0], 1))
@@ -131,7 +152,7 @@ class Condensed:
             S = _whole(self.matrix, -sigma).S
         else:
             edge, edges, core_edges = self._edges
-            given = (self.matrix.data, edge, self.matrix.diagonal() - sigma, self._pieces[0], edges, self.nodes)
+            given = (self.matrix.data, edge, self.diagonal - sigma, self._pieces[0], edges, self.nodes)
             pivots, values = loop(elimination_kernels.eliminate_again)(*given, self.S.indptr, core_edges)
             S = csr_array((values, self.S.indices, self.S.indptr), shape=self.S.shape)
         count, rounding = factor.negative_pivots(S)

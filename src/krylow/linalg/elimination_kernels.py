@@ -312,3 +312,12 @@ def extend(order: Any, coefficients: Any, X: Any) -> None:
         c, d, _ = coefficients[i]
         for j in range(columns):
             X[v, j] = c * X[a, j] + d * X[b, j]
+
+
+def inherit(order: Any, labels: Any) -> None:
+    """Give each eliminated node the label of a neighbour that it had then."""
+    for i in range(order.shape[0] - 1, -1, -1):
+        if i >= AHEAD:
+            ask(labels, np.int64(order[i - AHEAD, 0]))
+            ask(labels, np.int64(order[i - AHEAD, 1]))
+        labels[order[i, 0]] = labels[order[i, 1]]

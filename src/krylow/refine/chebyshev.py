@@ -193,6 +193,8 @@ class Outcome:
         That it measured.
     well_defined
         Up to where its vectors stand apart.
+    settled
+        Whether it came to its end, so that vectors which are mixed by now will not come apart.
     interrupted
         Whether by Ctrl-C.
     hidden
@@ -201,6 +203,7 @@ class Outcome:
 
     error: float
     well_defined: int
+    settled: bool = False
     interrupted: bool = False
     hidden: bool = False
 
@@ -248,13 +251,13 @@ def refine_block(
             if block.hidden and (block.sweeps > TRIALS or not _clear(block, k)):
                 return replace(outcome, hidden=True)
             if shown and (outcome.error <= tol or tied(block, outcome, k, tol)):
-                return outcome
+                return replace(outcome, settled=True)
             # Copies of one frequency on either side of the cut look to each other like something that leaks.
             same = float(block.theta[k] - block.theta[k - 1]) <= SAME * float(block.theta[k] - block.theta[0])
             together = together + 1 if same and error > best / 2 else 0
             best = min(best, error)
             if together >= PATIENCE:
-                return judge(block, D, k, tol)
+                return replace(judge(block, D, k, tol), settled=True)
             low = min(low, max(_next_low(block, k, low), float(block.theta[0]) + 1e-7 * block.high))
     except KeyboardInterrupt:
         return replace(outcome, interrupted=True)
@@ -305,8 +308,7 @@ def conclude(D: Operator, block: FilteredBlock, k: int, outcome: Outcome, tol: f
     following = block.theta[wanted : wanted + 1].clone()
     floor = float(following) if following.numel() else math.inf
     theta, basis, residuals = block.finish(D, wanted, again=not rough(tol))
-    # While nothing is known of the error, nothing is claimed about gaps.
-    apart = k if math.isinf(outcome.error) else outcome.well_defined
+    apart = outcome.well_defined if outcome.settled else k  # of gaps that may still show nothing is claimed
     evidence = Evidence(error=DOUBT * outcome.error, floor=floor, well_defined=apart, residuals=residuals)
     return Ritz(
         theta=torch.cat([theta, following.to(theta)]),

@@ -120,6 +120,7 @@ def run_cycles(
             if watch is not None:
                 watch.report(outcome.error)
             if outcome.error <= tol or tied(block, outcome, k, tol):
+                outcome = replace(outcome, settled=True)
                 break
             if outcome.error > PAYS * before:
                 return None

@@ -257,6 +257,7 @@ class Search:
                 watch.report(self.outcome.error)
             leaks = left * float(1 - C[: self.X.shape[1], : self.wanted].square().sum() / self.wanted)
             if self.outcome.error <= tol or leaks <= SETTLED * tol:
+                self.outcome = replace(self.outcome, settled=True)
                 return
 
     def _count(self) -> None:

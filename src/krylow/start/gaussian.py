@@ -9,7 +9,12 @@ from krylow.operators import Operator
 
 
 def gaussian(
-    L: Operator, columns: int, *, generator: torch.Generator | None = None, dtype: torch.dtype | None = None
+    L: Operator,
+    columns: int,
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return a Gaussian block ``(*batch, n, columns)``, zero on padded nodes.
 
@@ -23,9 +28,14 @@ def gaussian(
         Source of randomness. None: a fresh one with seed 0, so that equal calls give equal answers.
     dtype
         None: the operator's. Numbers in float32 are made several times faster.
+    out
+        Room for the block, whose dtype is taken then. None: torch's.
     """
     if generator is None:
         generator = torch.Generator(device=L.device).manual_seed(0)
     shape = (*L.batch_shape, L.n, columns)
-    z = torch.randn(shape, dtype=dtype or L.dtype, device=L.device, generator=generator)
+    if out is None:
+        z = torch.randn(shape, dtype=dtype or L.dtype, device=L.device, generator=generator)
+    else:
+        z = out.normal_(generator=generator)
     return z if L.mask is None else z * L.mask[..., None]
