@@ -11,7 +11,7 @@ import krylow as kl
 from krylow.certify import Status
 from krylow.linalg.components import null_space
 from krylow.linalg.row_blocks import gram
-from krylow.operators import DenseOperator
+from krylow.operators import DenseOperator, SparseOperator
 from krylow.refine.chebyshev import filtered_subspace
 from krylow.refine.filtered import FilteredBlock
 from krylow.refine.spectrum import spectrum_top
@@ -141,22 +141,58 @@ def test_what_l_makes_of_a_block():
         assert bool(((made.H - H).abs() <= 2 * made.rounding).all())
 
 
-def test_a_smoothed_block_is_the_filtered_one():
+@pytest.mark.parametrize("fine", [False, True])
+@pytest.mark.parametrize("degree", [1, 2, 3, 4, 7, 8])
+def test_a_smoothed_block_is_the_filtered_one(degree, fine):
     L = laplacian_matrix(random_graph(30, seed=3)).double()
     high = 2 * float(L.diagonal().max())
-    X = torch.linalg.qr(torch.randn(30, 4, dtype=F64, generator=torch.Generator().manual_seed(1))).Q
-    block = FilteredBlock(DenseOperator(L), X.clone(), high, orthonormal=True)
-    former = block.smooth(3, high / 4)
-    torch.testing.assert_close(former, X)
+    X = torch.randn(30, 4, dtype=F64, generator=torch.Generator().manual_seed(1))
+    block = FilteredBlock(DenseOperator(L), X.clone(), high, orthonormal=True, fine=fine)
+    block.smooth(1, high / 4, X.mT @ X)  # so that all rooms have changed places
+    X = block.X.clone()
+    products = block.smooth(degree, high / 4, X.mT @ X)
     low = high / 4
     lam, V = torch.linalg.eigh(L)
-    x = (2 * lam - high - low) / (high - low)
-    at_zero = 4 * ((-high - low) / (high - low)) ** 3 - 3 * (-high - low) / (high - low)
-    p = (4 * x**3 - 3 * x) / at_zero  # Chebyshev's third polynomial
-    torch.testing.assert_close(block.X, V @ (p[:, None] * (V.mT @ X)))
-    made = block.multiplied(DenseOperator(L), 1e-6)  # does not touch the former block
-    torch.testing.assert_close(made.LX, L @ block.X)
-    torch.testing.assert_close(former, X)
+    p = np.polynomial.chebyshev.Chebyshev([0] * degree + [1])
+    p = torch.from_numpy(p((2 * lam.numpy() - high - low) / (high - low)) / p((-high - low) / (high - low)))
+    expected = V @ (p[:, None] * (V.mT @ X))
+    torch.testing.assert_close(block.X, expected)
+    torch.testing.assert_close(products, X.mT @ expected)
+    torch.testing.assert_close(block.multiplied(DenseOperator(L), 1e-6).LX, L @ block.X)
+
+
+@pytest.mark.parametrize("fine", [False, True])
+@pytest.mark.parametrize("degree", [5, 6])
+def test_products_of_a_filter_are_those_beside_known_null_vectors(degree, fine):
+    """Rounding along null vectors grows by the most, and is no part of what a block finds."""
+    L = kl.laplacian(blocks())
+    null = null_space(L)
+    X = torch.randn(L.n, 3, dtype=F64, generator=torch.Generator().manual_seed(2))
+    block = FilteredBlock(L, X, 200.0, beside=null, fine=fine)
+    U, start = null.basis(), block.X.clone()
+    block.X += 1e-4 * U
+    products = block._filter(degree, 50.0, 30.0)
+    assert float((U.mT @ block.X).abs().max()) > 5e-4
+    torch.testing.assert_close(products, start.mT @ (block.X - U @ (U.mT @ block.X)), rtol=0, atol=5e-9)
+
+
+@pytest.mark.parametrize("method", ["chebyshev", "multilevel", "lobpcg"])
+@pytest.mark.parametrize(("product", "tol"), [(5, 1e-13), (30, 1e-13), (5, 1e-3), (12, 1e-3)])
+def test_interruption_in_the_middle_of_a_filter(method, product, tol, monkeypatch):
+    """What the filter has made of the block until then is the answer: no worse than what it began with."""
+    W, three_term, calls = blocks(), SparseOperator.three_term, []
+
+    def stop(self, *given, **options):
+        calls.append(0)
+        if self.n == W.shape[0] and len(calls) == product:
+            raise KeyboardInterrupt
+        return three_term(self, *given, **options)
+
+    monkeypatch.setattr(SparseOperator, "three_term", stop)
+    found = kl.subspace(kl.laplacian(W), 4, method=method, tol=tol)
+    assert found.status == Status.INTERRUPTED
+    torch.testing.assert_close(found.basis.mT @ found.basis, torch.eye(4, dtype=F64), rtol=0, atol=1e-8)
+    assert float(found.ritz_values.max()) < 0.9 * float(kl.laplacian(W).diagonal().mean())  # a random vector's
 
 
 def test_a_frequency_in_doubt_is_still_no_lower_than_those_before_it():

@@ -164,7 +164,7 @@ def filtered_subspace(
     null = null if null is not None and null.lowest and null.count else None
     wanted = k - (null.count if null else 0)
     X = start().to(A.dtype)[:, : L.n - (k - wanted)].contiguous()
-    block = FilteredBlock(A, X, spectrum_top(A), orthonormal=planted, beside=null)
+    block = FilteredBlock(A, X, spectrum_top(A), orthonormal=planted, beside=null, fine=not rough(tol))
     del X
     low, degree = first_cut(block), FIRST_DEGREE
     if planted:
@@ -233,7 +233,10 @@ def refine_block(
     try:
         while True:
             first = float(block.theta[0]) if bool(block.theta.isfinite().all()) else min(0.0, low)
-            degree = min(_sweep_degree(block, k, low, tol) or degree, (limit - A.products) // width)
+            # Vectors that hardly leak and are still mixed have to leak less by as much.
+            mixed = block.error(k) <= tol < outcome.error < math.inf
+            goal = block.error(k) * tol / outcome.error if mixed else tol
+            degree = min(_sweep_degree(block, k, low, goal) or degree, (limit - A.products) // width)
             if degree < 1:
                 return outcome
             first = min(first, low - 1e-3 * (block.high - low))
@@ -260,6 +263,7 @@ def refine_block(
                 return replace(judge(block, D, k, tol), settled=True)
             low = min(low, max(_next_low(block, k, low), float(block.theta[0]) + 1e-7 * block.high))
     except KeyboardInterrupt:
+        block.settle()
         return replace(outcome, interrupted=True)
 
 
@@ -301,7 +305,7 @@ def conclude(D: Operator, block: FilteredBlock, k: int, outcome: Outcome, tol: f
 
     D and ``tol`` as in :func:`refine_block`.
     """
-    known = block.residuals is not None or not rough(tol)
+    known = (block.residuals is not None or not rough(tol)) and not outcome.interrupted
     if math.isinf(outcome.error) or not known:  # nothing was judged since the last sweep
         block.align(D, tol)
     wanted = k - (0 if block.beside is None else block.beside.count)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from krylow.linalg.cg import conjugate_gradients
-from krylow.linalg.row_blocks import grams, lengths, residual_gram
+from krylow.linalg.row_blocks import gram, lengths, residual_gram
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import Outcome, judge, tied
 from krylow.refine.coarsest import Coarsest
@@ -131,7 +131,8 @@ def run_cycles(
         else:
             return None
     except KeyboardInterrupt:
-        outcome = replace(outcome, interrupted=True)
+        block.settle()
+        return replace(outcome, interrupted=True)
     if look is not None:
         block.turn = look.C
     return outcome
@@ -152,10 +153,10 @@ def _look(
 
     Sets the block's frequencies and leakage, which are those of the Ritz vectors.
     """
-    former = block.smooth(degree, low)
+    G = block.smooth(degree, low, inner)  # of the former block and this one
     made = block.multiplied(D, tol, level.restrict)
     assert made.restricted is not None
-    S, G = grams((block.X, block.X), (former, block.X))
+    S = gram(block.X, block.X)
     R, failed = torch.linalg.cholesky_ex(S, upper=True)
     if int(failed) or float((R.diagonal() / S.diagonal().sqrt()).min()) < DEPENDENT:
         return None

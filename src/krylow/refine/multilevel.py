@@ -98,7 +98,7 @@ def _solve(
     watch: Watch | None,
 ) -> tuple[FilteredBlock, Outcome]:
     """Return the block of one level and how it ended; D is A, in float64 where ``tol`` is small."""
-    high = spectrum_top(A)
+    high, fine = spectrum_top(A), not rough(DOUBT * tol)
     level = aggregate(D, vector, high / SMOOTH_CUT / 2)
     if level.coarse.n > min(SMALL * D.n, MANY):
         second = aggregate(level.coarse, level.vector, high / SMOOTH_CUT / 2)
@@ -107,7 +107,7 @@ def _solve(
     # The smoother removes what is above zero: where nothing is, sweeps alone serve.
     if high <= 0 or level.coarse.n > SHRINKS * D.n or level.coarse.n < LEAST_COARSE * width:
         X = _random(A, max(width, block_width(k, D.n)), generator)
-        block = FilteredBlock(A, X, high)
+        block = FilteredBlock(A, X, high, fine=fine)
         low = first_cut(block)
         return block, refine_block(block, D, k, tol=tol, max_products=max_products, watch=watch, low=low)
     C = level.coarse
@@ -119,14 +119,14 @@ def _solve(
         )
         coarse = Coarsest(found.theta[:width], found.turned()[:, :width])
     X = level.prolong(coarse.V, empty(A.n, width, dtype=A.dtype, device=A.device))
-    block = FilteredBlock(A, X, high, orthonormal=True)
+    block = FilteredBlock(A, X, high, orthonormal=True, fine=fine)
     outcome = run_cycles(block, D, level, coarse, k, tol=tol, max_products=max_products, watch=watch)
     if outcome is not None:
         return block, outcome
     # Sweeps need guards, which cycles do not.
     X = torch.cat([block.X, _random(A, max(0, block_width(k, D.n) - width), generator)], dim=1)
     low = max(float(block.theta[-1]), 1e-7 * high)
-    block = FilteredBlock(A, X, high)
+    block = FilteredBlock(A, X, high, fine=fine)
     return block, refine_block(block, D, k, tol=tol, max_products=max_products - A.products, watch=watch, low=low)
 
 

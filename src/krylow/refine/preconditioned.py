@@ -162,14 +162,14 @@ class Search:
         self._last: tuple[Tensor, Tensor] | None = None  # the direction of the last step, and its product
         self._inner = torch.empty(0)  # of X and that direction
 
-    def _clean(self, X: Tensor) -> Tensor:
-        return X.contiguous() if self.null is None else self.null.remove(X).contiguous()
+    def _clean_(self, X: Tensor) -> Tensor:
+        return X.contiguous() if self.null is None else self.null.remove_(X).contiguous()
 
     def _take(self, X: Tensor) -> None:
         """Make X the block, beside the null space: twice, since a column near that is mostly rounding after once."""
-        self.X = orthonormalize_(self._clean(X))
+        self.X = orthonormalize_(self._clean_(X))
         if self.null is not None:
-            self.X = orthonormalize_(self._clean(self.X))
+            self.X = orthonormalize_(self._clean_(self.X))
 
     def basis(self) -> Tensor:
         """Return null vectors and block, ``(n, count + s)``."""
@@ -330,7 +330,7 @@ class Search:
     def _orthonormalized(self, W: Tensor, parts: list[Tensor]) -> Tensor:
         """Return W made orthonormal and orthogonal to the parts and null vectors, as often as rounding asks for."""
         for again in range(MOST_PROJECTIONS):
-            W = self._clean(orthonormalize_(W) if again else W)
+            W = self._clean_(orthonormalize_(W) if again else W)
             inner = [gram(Z, W) for Z in parts]
             subtract_(W, parts, inner)
             if again and max(float(G.abs().max()) for G in inner) <= ORTHOGONAL:
