@@ -219,13 +219,14 @@ def _coarse_solve(C: SparseOperator, coarse: Coarsest, rho: Tensor, shift: Tenso
     A = single(C)
     V, rho, shift = coarse.V.to(A.dtype), rho.to(A.dtype), shift.to(A.dtype)
 
-    def outside(Y: Tensor) -> Tensor:
-        return Y - V @ (V.mT @ Y)
+    def outside_(Y: Tensor) -> Tensor:
+        return Y.addmm_(V, V.mT @ Y, alpha=-1)
 
     def multiply(Y: Tensor) -> Tensor:
-        return outside(A @ Y) - shift * Y
+        return outside_(A @ Y).addcmul_(shift, Y, value=-1)
 
     inverse = coarse.inverse
-    near = None if inverse is None else lambda Y: outside(inverse(Y))
-    solved = conjugate_gradients(multiply, outside(rho), steps=COARSE_STEPS, tol=COARSE_TOL, preconditioner=near)
-    return outside(solved.x)
+    near = None if inverse is None else lambda Y: outside_(inverse(Y))
+    right = outside_(rho.clone())
+    solved = conjugate_gradients(multiply, right, steps=COARSE_STEPS, tol=COARSE_TOL, preconditioner=near)
+    return outside_(solved.x)
