@@ -40,9 +40,11 @@ PASSES, LOST = 600, 30.0
 QUICK, FILLED = 2.0, 60.0
 #: Values of the thresholds that are looked through.
 GRID: dict[str, tuple[float, ...]] = {
-    "GEOMETRIC": (0.02, 0.05, 0.1, 0.2, 0.4),
+    "GEOMETRIC": (0.05, 0.1, 0.2, 0.4),
     "TREE_NEIGHBORS": (2.2, 2.8, 3.5, 5.0, 8.0),
     "TREE_FILL": (1.5, 2.0, 3.0, 5.0, 10.0),
+    "THIN_NEIGHBORS": (0.0, 2.2, 2.5, 3.0),
+    "THIN_WORK": (1e4, 3e4, 6e4, 1e5, 3e5),
     "WIDE_DEGREES": (3.0, 5.0, 10.0, 20.0, 50.0),
 }
 Kind = Callable[[int, np.random.Generator], Any]
@@ -81,6 +83,29 @@ def tree(extra: float) -> Kind:
         parent = np.maximum(0, child - rng.geometric(0.01, n - 1))
         more = rng.integers(n, size=(2, round(extra * n)))
         return graphs.adjacency(n, np.concatenate([child, more[0]]), np.concatenate([parent, more[1]]))
+
+    return make
+
+
+def hexagons(n: int, rng: np.random.Generator) -> Any:
+    """Return a grid without every other of its upright edges."""
+    short = round(math.sqrt(n / graphs.ASPECT))
+    node = np.arange(short * round(n / short)).reshape(short, -1)
+    row, column = np.nonzero(np.add.outer(np.arange(short - 1), np.arange(node.shape[1])) % 2 == 0)
+    flat, upright = (node[:, :-1].ravel(), node[:, 1:].ravel()), (node[row, column], node[row + 1, column])
+    return graphs.adjacency(node.size, *(np.concatenate(end) for end in zip(flat, upright, strict=True)))
+
+
+def streets(bends: float, roads: float) -> Kind:
+    """Return road-like graphs of other numbers of bends and streets a junction."""
+
+    def make(n: int, rng: np.random.Generator) -> Any:
+        before = graphs.BENDS, graphs.ROADS
+        graphs.BENDS, graphs.ROADS = bends, roads
+        try:
+            return graphs.road(n, rng)
+        finally:
+            graphs.BENDS, graphs.ROADS = before
 
     return make
 
@@ -138,6 +163,9 @@ def _family(name: str) -> Kind:
 TRAINING: dict[str, Kind] = {
     **{name: _family(name) for name in ("knn2d", "knn3d", "grid", "road", "sbm20", "smallworld", "powerlaw")},
     "tree": tree(0.0),
+    "tree and 2 % more": tree(0.02),
+    "tree and 10 % more": tree(0.1),
+    "hexagons": hexagons,
     "random edges": random_edges,
     "strip": neighbours(2, 20.0),
 }
@@ -150,8 +178,10 @@ UNSEEN: dict[str, Kind] = {
     "rewired half": rewired(0.5),
     "degrees by a power of 2.3": drawn_degrees(2.3),
     "degrees by a power of 3": drawn_degrees(3.0),
-    "tree and 2 % more": tree(0.02),
-    "tree and 10 % more": tree(0.1),
+    "tree and 1 % more": tree(0.01),
+    "tree and 5 % more": tree(0.05),
+    "streets without bends": streets(0.0, 1.4),
+    "many streets": streets(1.0, 1.7),
     "unequal blocks": unequal_blocks,
     "ring of cliques": joined_cliques,
 }
@@ -161,9 +191,11 @@ def statistics(L: Any) -> dict[str, float]:
     """Return what `auto` looks at."""
     A = as_operator(L)
     diagonal = A.diagonal().abs()
+    fill = core_fill(core_of(A))
     return {
         "neighbors": A.col.numel() / A.n - 1,
-        "fill": core_fill(core_of(A)).ratio,
+        "fill": fill.ratio,
+        "work": fill.entries**1.5 / A.n,
         "widest": walk(A).widest,
         "spread": float(diagonal.max() / diagonal.mean()),
     }
@@ -171,7 +203,8 @@ def statistics(L: Any) -> dict[str, float]:
 
 def choice(seen: dict[str, float], thresholds: dict[str, float]) -> str:
     """Return the method for these statistics, as `auto` takes it with such thresholds."""
-    if seen["neighbors"] <= thresholds["TREE_NEIGHBORS"] and seen["fill"] <= thresholds["TREE_FILL"]:
+    tree = seen["neighbors"] <= thresholds["TREE_NEIGHBORS"] and seen["fill"] <= thresholds["TREE_FILL"]
+    if tree or (seen["neighbors"] <= thresholds["THIN_NEIGHBORS"] and seen["work"] <= thresholds["THIN_WORK"]):
         return "shift_invert"
     if seen["widest"] <= thresholds["GEOMETRIC"]:
         return "multilevel"

@@ -52,6 +52,10 @@ GEOMETRIC = 0.1
 #: estimate, is nearly a tree.
 TREE_NEIGHBORS = 3.5
 TREE_FILL = 3.0
+#: So is one of so few neighbours, if a dense matrix of as many entries as its factor is estimated to have takes at most
+#: this many multiplications a node: without its chains and twigs it is small, whatever that fills.
+THIN_NEIGHBORS = 2.5
+THIN_WORK = 6e4
 #: Degrees lie far apart if the largest is so many times the mean: the diagonal then tells the methods most.
 WIDE_DEGREES = 10.0
 
@@ -256,7 +260,8 @@ def _choose_large(L: SparseOperator) -> tuple[str, str]:
     """Return the method for one large sparse graph, by its fill and how wide a walk from one node gets, and why."""
     if L.col.numel() <= (1 + TREE_NEIGHBORS) * L.n and L.device.type == "cpu":
         fill = core_fill(core_of(L))
-        if fill.ratio <= TREE_FILL:
+        thin = L.col.numel() <= (1 + THIN_NEIGHBORS) * L.n and fill.entries**1.5 <= THIN_WORK * L.n
+        if fill.ratio <= TREE_FILL or thin:
             return "shift_invert", f"a factor of its {L.n} nodes has about {fill.ratio:.1f} times the graph's entries"
     widest = walk(L).widest
     seen = f"a walk from one node meets at most {widest:.1%} of {L.n} nodes at a time"

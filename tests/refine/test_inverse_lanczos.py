@@ -96,3 +96,18 @@ def test_vectors_that_wait_are_multiplied_together(mass, size, steps):
     np.testing.assert_allclose(residuals[:4], true, atol=1e-8)
     assert max(calls) == 4
     assert lanczos.products == sum(calls)
+
+
+@pytest.mark.parametrize(("size", "steps"), [(40, 9), (12, 30)], ids=["one basis", "restarted"])
+def test_vectors_a_step_ahead_are_those_that_the_map_makes(size, steps):
+    S, M = pencil()
+    lanczos = InverseLanczos(lambda y: np.linalg.solve(S, y), M, np.zeros((0, 60)), size, 5, np.random.default_rng(0))
+    lanczos.start()
+    for _ in range(steps):
+        lanczos.advance()
+    _, Y, _ = lanczos.ritz()
+    products, X, image = lanczos.products, lanczos.advanced(Y[:, :3]), M.toarray()
+    np.testing.assert_allclose(X.T @ image @ X, np.eye(3), atol=1e-10)
+    K = np.linalg.solve(S, image @ lanczos.vectors(Y[:, :3]))
+    np.testing.assert_allclose(X @ (X.T @ image @ K), K, atol=1e-10 * np.abs(K).max())  # the same span
+    assert lanczos.products == products

@@ -161,7 +161,7 @@ def _run(problem: Problem, size: int, rng: np.random.Generator) -> Found | None:
             lanczos.start(overlooked)
             starts, least = 1 + overlooked, PROBE + 2 * lanczos.waiting
             continue
-        vectors = lanczos.vectors(Y[:, : wanted + 1])
+        vectors = lanczos.advanced(Y[:, : wanted + 1])
         if core.M is None:
             found: Found | None = judged(problem, vectors, values, residuals)
         else:
@@ -222,7 +222,8 @@ def _counted(problem: Problem, found: Found) -> tuple[int, Found]:
     last = found.apart
     if not problem.factor.light or last == 0:
         return 0, found
-    low, high = (float(value) for value in found.frequencies[last - 1 : last + 1])
+    # One over values of the inverse: quotients of L may be far above, for what a vector leaks at high frequencies.
+    low, high = (1 / float(value) for value in found.values[last - 1 : last + 1])
     expected = last + problem.null.shape[1]
     missed = 0
     for cut in CUTS:

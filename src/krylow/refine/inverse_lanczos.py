@@ -138,6 +138,14 @@ class InverseLanczos:
         """Return the vectors ``(n, s)`` with coefficients ``(expanded, s)``."""
         return self.rows[self.first : self.first + self.expanded].T @ Y
 
+    def advanced(self, Y: np.ndarray) -> np.ndarray:
+        """Return K times the vectors ``(n, s)`` with coefficients ``(expanded, s)``, made orthonormal in their order.
+
+        They are known from the products that made the basis, and hold less of all that K makes small.
+        """
+        Q, _ = np.linalg.qr(self.H[: self.filled, : self.expanded] @ Y)
+        return self.rows[self.first : self.first + self.filled].T @ Q
+
     def advance(self) -> bool:
         """Take a step, after a restart or with another start where it needs one; False where the space is exhausted."""
         if self.filled >= self.size > self.expanded:
