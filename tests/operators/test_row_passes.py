@@ -20,7 +20,9 @@ def parts(dense):
 
 def test_bounds_are_gershgorins():
     dense = np.array([[3.0, -1.0, 0.5], [-1.0, 2.0, 0.0], [0.5, 0.0, -4.0]])
-    diagonal, low, high = row_passes.bounds(*parts(dense))
+    diagonal, low, high, flat, positive = row_passes.look(*parts(dense))
+    assert not flat.any()
+    assert positive
     assert (low, high) == (-4.5, 4.5)
     assert diagonal.tolist() == [3.0, 2.0, -4.0]
     lam = np.linalg.eigvalsh(dense)
@@ -31,11 +33,18 @@ def test_bounds_are_gershgorins():
 def test_rows_that_are_null_but_for_rounding():
     W = np.array([[0.0, 0.1, 0.2, 0.0], [0.1, 0.0, 0.7, 0.0], [0.2, 0.7, 0.0, 0.3], [0.0, 0.0, 0.3, 0.0]])
     L = np.diag(W.sum(1)) - W
-    within, positive = row_passes.null_rows(*parts(L), np.ones(4), 8, np.finfo(float).eps)
+    within, positive = row_passes.null_rows(*parts(L), np.ones(4), np.finfo(float).eps)
     assert within.all()
     assert not positive
     L[1, 1] += 1e-9
-    within, _ = row_passes.null_rows(*parts(L), np.ones(4), 8, np.finfo(float).eps)
+    within, _ = row_passes.null_rows(*parts(L), np.ones(4), np.finfo(float).eps)
     assert within.tolist() == [True, False, True, True]
     L[0, 3] = L[3, 0] = 1e-30
-    assert row_passes.null_rows(*parts(L), np.ones(4), 8, np.finfo(float).eps)[1]
+    assert row_passes.null_rows(*parts(L), np.ones(4), np.finfo(float).eps)[1]
+    within, positive = row_passes.null_rows(*parts(L), np.ones(4), np.finfo(float).eps)
+    seen = row_passes.look(*parts(L))
+    assert (seen.flat == within).all()
+    assert seen.positive == positive
+    scale = np.array([1.0, 2.0, 3.0, 4.0])
+    within, positive = row_passes.null_rows(*parts(L / scale), scale, np.finfo(float).eps)
+    assert within.tolist() == [True, False, True, True]

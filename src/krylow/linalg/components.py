@@ -18,11 +18,7 @@ from torch import Tensor
 
 from krylow.linalg.row_blocks import gram
 from krylow.operators import Operator, SparseOperator
-from krylow.operators.row_passes import null_rows
 from krylow.operators.walks import components_of
-
-#: Units of eps, beside the number of a row's entries, that L u may be off from zero, relative to |L| |u|.
-ROUNDING = 8
 
 
 @dataclass(frozen=True)
@@ -100,12 +96,12 @@ def null_space(L: Operator, known: tuple[np.ndarray, int] | None = None) -> Null
 
 
 def _null_space(L: SparseOperator, labels: np.ndarray, components: int) -> NullSpace:
-    crow, col = L.host_indices()
-    values, device = L.values.detach().cpu().double().numpy(), L.device
+    device = L.device
     u, null = np.zeros(L.n), np.zeros(components, dtype=bool)
     positive = True
-    for candidate in _candidates(L, np.diff(crow)):
-        within, positive = null_rows(crow, col, values, candidate, ROUNDING, float(torch.finfo(L.dtype).eps))
+    for candidate in _candidates(L):
+        within, positive = L.null_rows(candidate)
+        candidate = np.ones(L.n) if candidate is None else candidate
         if components == 1 and within.all():  # the usual case, without room for what many components need
             vector = torch.from_numpy(candidate / np.linalg.norm(candidate)).to(device)
             return NullSpace(torch.from_numpy(labels).to(device), 1, 1, vector, L.psd or not positive)
@@ -125,9 +121,10 @@ def _null_space(L: SparseOperator, labels: np.ndarray, components: int) -> NullS
     )
 
 
-def _candidates(L: SparseOperator, entries: np.ndarray) -> Iterator[np.ndarray]:
-    """Return positive vectors that may be null: the operator's own, ones, and the roots of the unweighted degrees."""
+def _candidates(L: SparseOperator) -> Iterator[np.ndarray | None]:
+    """Return positive vectors that may be null: the operator's own, ones (None), roots of the unweighted degrees."""
     if L.null_vector is not None:
         yield L.null_vector.detach().cpu().double().numpy()
-    yield np.ones(L.n)
-    yield np.sqrt(np.maximum(entries - 1, 1).astype(np.float64))
+    yield None
+    crow, _ = L.host_indices()
+    yield np.sqrt(np.maximum(np.diff(crow) - 1, 1).astype(np.float64))

@@ -5,65 +5,84 @@ Compiled where numba is installed, done by scipy elsewhere.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from krylow.operators.compiled import compiled
 
+#: Units of eps, beside the number of a row's entries, that L x may be off from zero, relative to |L| |x|.
+ROUNDING = 8.0
 
-def bounds(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """Return the diagonal, and Gershgorin's lower and upper bound."""
-    kernel = compiled(_bounds)
+
+class Rows(NamedTuple):
+    """The diagonal, Gershgorin's bounds, which rows add up to zero, and if an entry off the diagonal is positive."""
+
+    diagonal: np.ndarray
+    low: float
+    high: float
+    flat: np.ndarray
+    positive: bool
+
+
+def look(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> Rows:
+    """Return what one pass tells of a matrix; rows add up to zero but for rounding (:func:`null_rows`)."""
+    eps = float(np.finfo(values.dtype).eps)
+    kernel = compiled(_look)
     if kernel is not None:
-        return kernel(crow, col, values)
+        return Rows(*kernel(crow, col, values, ROUNDING, eps))
     n = crow.size - 1
-    L = csr_array((values, col, crow), shape=(n, n), copy=False)
+    L = csr_array((values.astype(np.float64), col, crow), shape=(n, n), copy=False)
     diagonal = L.diagonal()
-    radius = abs(L) @ np.ones(n, dtype=values.dtype) - np.abs(diagonal)
-    return diagonal, float((diagonal - radius).min()), float((diagonal + radius).max())
+    radius = abs(L) @ np.ones(n) - np.abs(diagonal)
+    low, high = float((diagonal - radius).min()), float((diagonal + radius).max())
+    return Rows(diagonal.astype(values.dtype), low, high, *null_rows(crow, col, L.data, np.ones(n), eps))
 
 
 def null_rows(
-    crow: np.ndarray, col: np.ndarray, values: np.ndarray, x: np.ndarray, slack: float, eps: float
+    crow: np.ndarray, col: np.ndarray, values: np.ndarray, x: np.ndarray, eps: float
 ) -> tuple[np.ndarray, bool]:
     """Return where L x is zero but for rounding, and whether L has a positive entry off its diagonal; x is positive.
 
-    Rounding is ``eps`` times the sum of the sizes, times ``slack`` plus the number of entries.
+    Rounding is ``eps`` times the sum of the sizes, times ``ROUNDING`` plus the number of entries.
     """
     kernel = compiled(_null_rows)
     if kernel is not None:
-        return kernel(crow, col, values, x, bool((x == 1).all()), slack, eps)
+        return kernel(crow, col, values, x, ROUNDING, eps)
     n = crow.size - 1
     L = csr_array((values, col, crow), shape=(n, n), copy=False)
-    within = np.abs(L @ x) <= (slack + np.diff(crow)) * eps * (abs(L) @ x)
+    within = np.abs(L @ x) <= (ROUNDING + np.diff(crow)) * eps * (abs(L) @ x)
     rows = np.repeat(np.arange(n), np.diff(crow))
     return within, bool(((values > 0) & (rows != col)).any())
 
 
-def _bounds(crow: Any, col: Any, values: Any) -> Any:
-    diagonal = np.empty(crow.size - 1, values.dtype)
+def _look(crow: Any, col: Any, values: Any, slack: float, eps: float) -> Any:
+    n = crow.size - 1
+    diagonal, flat, positive = np.empty(n, values.dtype), np.empty(n, np.bool_), False
     low, high = np.inf, -np.inf
-    for i in range(crow.size - 1):
-        own, radius = 0.0, 0.0
+    for i in range(n):
+        own, others, radius = 0.0, 0.0, 0.0
         for p in range(crow[i], crow[i + 1]):
             if col[p] == i:
                 own += values[p]
             else:
+                others += values[p]
                 radius += abs(values[p])
+                positive = positive or values[p] > 0
         diagonal[i] = own
         low, high = min(low, own - radius), max(high, own + radius)
-    return diagonal, low, high
+        flat[i] = abs(own + others) <= (slack + crow[i + 1] - crow[i]) * eps * (abs(own) + radius)
+    return diagonal, low, high, flat, positive
 
 
-def _null_rows(crow: Any, col: Any, values: Any, x: Any, flat: bool, slack: float, eps: float) -> Any:
+def _null_rows(crow: Any, col: Any, values: Any, x: Any, slack: float, eps: float) -> Any:
     n = crow.size - 1
     within, positive = np.empty(n, np.bool_), False
     for i in range(n):
         total, size = 0.0, 0.0
         for p in range(crow[i], crow[i + 1]):
-            part = values[p] if flat else values[p] * x[col[p]]
+            part = values[p] * x[col[p]]
             total += part
             size += abs(part)
             positive = positive or (part > 0 and col[p] != i)

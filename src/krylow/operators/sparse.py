@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from krylow._memory import empty
 from krylow.operators import csr_kernels
 from krylow.operators.base import Operator
-from krylow.operators.row_passes import bounds
+from krylow.operators.row_passes import look, null_rows
 
 #: An entry this many rows from the diagonal is near: 4096 rows of 32 float32 are half a megabyte.
 NEAR = 4096
@@ -24,12 +24,17 @@ FEW_FAR = 0.05
 
 
 class _Seen(NamedTuple):
-    """What a pass over the rows tells of one version of the values: the diagonal, and bounds of the spectrum."""
+    """What a pass over the rows tells of one version of the values.
+
+    The diagonal, bounds of the spectrum, and on the host which rows add up to zero and whether an entry off the
+    diagonal is positive.
+    """
 
     version: int
     diagonal: Tensor
     low: Tensor
     high: Tensor
+    flat: tuple[np.ndarray, bool] | None = None
 
 
 class SparseOperator(Operator):
@@ -171,19 +176,31 @@ class SparseOperator(Operator):
     def _look(self) -> _Seen:
         if self._seen is not None and self._seen.version == self.version:
             return self._seen
+        flat = None
         if self._on_host:
-            found = bounds(*self.host_indices(), self._host_values())
-            diagonal = torch.from_numpy(found[0])
-            low, high = (torch.tensor(bound, dtype=self.dtype) for bound in found[1:])
+            found = look(*self.host_indices(), self._host_values())
+            diagonal, flat = torch.from_numpy(found.diagonal), (found.flat, found.positive)
+            low, high = (torch.tensor(bound, dtype=self.dtype) for bound in (found.low, found.high))
         else:
             on = self.row == self.col
             diagonal = self.values.new_zeros(self.n).index_add(0, self.col[on], self.values[on])
             radius = self.values.new_zeros(self.n).index_add(0, self.row, self.values.abs()) - diagonal.abs()
             low, high = (diagonal - radius).amin(), (diagonal + radius).amax()
-        seen = _Seen(self.version, diagonal, low.clamp(min=0) if self.psd else low, high)
+        seen = _Seen(self.version, diagonal, low.clamp(min=0) if self.psd else low, high, flat)
         if not self.requires_grad:
             self._seen = seen
         return seen
+
+    def null_rows(self, x: np.ndarray | None = None) -> tuple[np.ndarray, bool]:
+        """Return where L x is zero but for rounding, x being positive (None: ones), on the host.
+
+        And whether an entry off the diagonal is positive.
+        """
+        if x is None and (flat := self._look().flat) is not None:
+            return flat
+        values = self.values.detach().cpu().double().numpy()
+        x = np.ones(self.n) if x is None else x
+        return null_rows(*self.host_indices(), values, x, float(torch.finfo(self.dtype).eps))
 
     @property
     def version(self) -> int:
@@ -225,9 +242,8 @@ class SparseOperator(Operator):
         seen = other._seen
         if seen is not None and seen.version == other.version:
             diagonal = seen.diagonal if order is None else seen.diagonal[order]
-            self._seen = _Seen(
-                self.version, *(part.detach().to(self.dtype) for part in (diagonal, seen.low, seen.high))
-            )
+            diagonal, low, high = (part.detach().to(self.dtype) for part in (diagonal, seen.low, seen.high))
+            self._seen = _Seen(self.version, diagonal, low, high)
 
     def to_dense(self) -> Tensor:
         """Return the matrix, ``(n, n)``."""
