@@ -82,6 +82,22 @@ def test_eigenvalues_below_a_number_are_counted(slowest):
             assert rounding < 1e-9
 
 
+def test_a_small_number_is_counted_by_the_core_alone(monkeypatch):
+    """As many as below it at least, and none beyond it by more than the reach lets."""
+    monkeypatch.setattr(elimination_kernels, "eliminate_again", None)
+    monkeypatch.setattr(elimination, "NEAR", 0.3)
+    seen = 0
+    for L in (roads(seed=2), roads(seed=3, weighted=True), roads(n=900, extra=20, seed=5)):
+        core = condense(L, 0.0, 4.0)
+        factor, lam = Factor(core.S), np.linalg.eigvalsh(L.toarray())
+        for sigma in np.linspace(0.01, 0.3, 40) / core.reach:
+            count, rounding = core.below(factor, sigma)
+            assert (lam < sigma).sum() <= count <= (lam < sigma / (1 - sigma * core.reach)).sum()
+            assert rounding < 1e-9
+            seen = max(seen, count)
+    assert seen > 5
+
+
 def test_pieces_stay_as_fast_as_asked_for():
     n = 400
     path = scipy.sparse.diags_array([np.ones(n - 1)] * 2, offsets=[-1, 1], shape=(n, n))

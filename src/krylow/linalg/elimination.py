@@ -45,6 +45,8 @@ SYMMETRIC: dict[str, Any] = {
 }
 #: A node between two nodes that both have more neighbours than this is not eliminated: to look for an edge is dear.
 WIDEST = 64
+#: Numbers that are this small against the frequencies of what was eliminated are counted by the core alone.
+NEAR = 1e-2
 #: A core of more than this part of the nodes is not worth the way there.
 MOST_LEFT = 0.9
 
@@ -140,13 +142,17 @@ class Condensed:
         return Z
 
     def below(self, factor: Factor, sigma: float) -> tuple[int, float] | None:
-        """Return how many eigenvalues of the matrix, without the shift, lie below ``sigma``, and the count's rounding.
+        r"""Return how many eigenvalues of the matrix, without the shift, lie below ``sigma``, and the count's rounding.
 
         The second number is roughly by how much ``sigma`` may be off. The order is that of a factor of S; None without
-        a light one.
+        a light one. With r the :attr:`reach`, $S - \sigma' M$ at $\sigma' = \sigma / (1 - \sigma r)$ lies below what
+        would be left of $L - \sigma I$: the count may then include what is between the two numbers.
         """
         if not factor.light:
             return None
+        if self.M is not None and self.shift == 0 and 0 < sigma * self.reach <= NEAR:
+            above = self.S.data - sigma / (1 - sigma * self.reach) * self.M.data
+            return factor.negative_pivots(csr_array((above, self.S.indices, self.S.indptr), shape=self.S.shape))
         pivots = np.empty(0)
         if self.M is None:
             S = _whole(self.matrix, -sigma).S
