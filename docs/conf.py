@@ -31,7 +31,7 @@ suppress_warnings = ["toc.empty_glob"]
 nitpick_ignore_regex = [
     (
         r"py:.*",
-        r"(torch|numpy|scipy|networkx|sklearn|torch_geometric|lightning|collections|pathlib|os|datetime)(\..*)?",
+        r"(torch|numpy|np|scipy|networkx|sklearn|torch_geometric|lightning|collections|pathlib|os|datetime)(\..*)?",
     ),
     # Private helpers, and modules that are on no page: a docstring may name them, a page may not.
     (r"py:(attr|func|meth)", r"_\w+|\w+\.\w+"),
