@@ -100,7 +100,10 @@ def judged(problem: Problem, X: np.ndarray, values: np.ndarray, residuals: np.nd
 def extended(problem: Problem, Y: np.ndarray, values: np.ndarray, residuals: np.ndarray) -> Found | None:
     r"""Extend vectors of the core to the whole graph; None where nothing tells that this is good enough.
 
-    With r the residual on the core, $L^{-1} E y - \nu E y$ is $E r$ and $L_{TT}^{-1} (E y)_T$, whose norm is bounded.
+    ``values`` and ``residuals`` are those of the vectors of which Y is the product with K, the inverse on the core.
+    With r such a residual, $L^{-1} E y - \nu E y$ is $E r$ and $L_{TT}^{-1} (E y)_T$, whose norm is at most the reach:
+    the error is at most $s = (|r| + \mathrm{reach}) / (\nu_k - \nu_{k+1})$. E K y is $L^{-1} E y$ but for as much, and
+    $L^{-1}$ leaves $\nu_{k+1} / \nu_k$ of s: with reach over $\nu_k$ that is no more than s.
     """
     core, wanted = problem.core, problem.wanted
     found = judged(problem, Y, values, residuals[: wanted + 1] + core.reach)
