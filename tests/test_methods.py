@@ -8,9 +8,11 @@ from torch.autograd import gradcheck
 import krylow as kl
 from krylow import InputError
 from krylow.certify import Status
-from krylow.methods import EXACT_LIMIT, SIGNAL_METHODS, choose
+from krylow.linalg.fill import core_fill
+from krylow.methods import EXACT_LIMIT, SIGNAL_METHODS, TREE_FILL, choose
 from krylow.nn import GaussianProbe, UnrolledLanczos
 from krylow.operators import FunctionOperator
+from krylow.refine.condensed import core_of
 from krylow.testing import (
     block_diagonal,
     complete,
@@ -407,6 +409,11 @@ def test_auto_factorises_a_large_graph_that_is_nearly_a_tree_and_not_a_grid():
     parents = np.array([generator.integers(max(0, i - 50), i) for i in range(1, 6000)])
     tree = scipy.sparse.coo_array((np.ones(5999), (np.arange(1, 6000), parents)), shape=(6000, 6000))
     assert choose(kl.laplacian(tree + tree.T), 5)[0] == "shift_invert"
+    ends = generator.integers(6000, size=(2, 200))
+    more = scipy.sparse.coo_array((np.ones(200), ends), shape=(6000, 6000))
+    thin = kl.laplacian(tree + tree.T + more + more.T)
+    assert core_fill(core_of(thin)).ratio > TREE_FILL  # but what is left without chains and twigs is small
+    assert choose(thin, 5)[0] == "shift_invert"
     path = scipy.sparse.diags_array([np.ones(79), np.ones(79)], offsets=[-1, 1])
     grid = scipy.sparse.kronsum(path, path)
     assert choose(kl.laplacian(grid), 5)[0] == "multilevel"
