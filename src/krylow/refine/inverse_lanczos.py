@@ -16,6 +16,8 @@ import numpy as np
 #: A new vector that is this part of its length after it was made orthogonal is rounding: the space is closed under K.
 #: One that is less than the second part is made orthogonal once more.
 CLOSED, DOUBTFUL = 1e-13, 1e-5
+#: M times a vector is still that after less than this part of the vector was taken off: rounding of the values alone.
+SAME = 1e-13
 
 
 class InverseLanczos:
@@ -57,7 +59,8 @@ class InverseLanczos:
         self.H = np.zeros((self.size, self.size))
         self.filled, self.expanded, self.restarted, self.band = 0, 0, 0, 0
         self.products = 0
-        self.images: dict[int, np.ndarray] = {}  # M times the vectors that are still to be multiplied
+        # M times the vectors that are still to be multiplied, and times those that their products are not orthogonal to.
+        self.images: dict[int, np.ndarray] = {}
         # K times those that were, ahead of their turn, and coefficients on the basis that was taken off.
         self.multiplied: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -83,7 +86,7 @@ class InverseLanczos:
         j = self.expanded
         if j >= self.filled or self.filled >= self.size:
             return False
-        column = np.zeros(self.size)
+        column, image = np.zeros(self.size), None
         if self.together:
             w, known = self._product_ahead(j)
             length = float(np.sqrt(w @ w + known @ known))
@@ -91,14 +94,19 @@ class InverseLanczos:
             for _ in range(2):
                 column[known.size : self.filled] += self._subtract(w, self.first + known.size)
         else:
-            w = self.product(self.images.pop(j))
+            w = self.product(self.images[j])
             self.products += 1
             length = float(np.linalg.norm(w))
             low = self._window(j)
-            column[low : self.filled] = self._subtract(w, self.first + low)
-            column[: self.filled] += self._subtract(w, 0)[self.first :]
+            column[low : self.filled] = self._subtract_near(w, low)
+            image = self._image(w)
+            off = self._subtract(w, 0, image)
+            column[: self.filled] += off[self.first :]
+            if np.abs(off).max() > SAME * np.sqrt(max(0.0, w @ image)):
+                image = None
+            self.images = {i: kept for i, kept in self.images.items() if i >= self._window(j + 1)}
         self.expanded += 1
-        beta = self._append(w, length)
+        beta = self._append(w, length, image)
         if beta:
             column[self.filled - 1] = beta
         self.H[:, j] = self.H[j] = column
@@ -174,18 +182,34 @@ class InverseLanczos:
     def _image(self, w: np.ndarray) -> np.ndarray:
         return w if self.M is None else self.M @ w
 
-    def _subtract(self, w: np.ndarray, low: int) -> np.ndarray:
-        """Make w orthogonal to the rows from ``low`` on, in place, and return the coefficients."""
+    def _subtract(self, w: np.ndarray, low: int, image: np.ndarray | None = None) -> np.ndarray:
+        """Make w orthogonal to the rows from ``low`` on, in place, and return the coefficients.
+
+        ``image`` is M w, if that is known.
+        """
         rows = self.rows[low : self.first + self.filled]
-        h = rows @ self._image(w)
+        h = rows @ (self._image(w) if image is None else image)
         w -= h @ rows
         return h
 
-    def _append(self, w: np.ndarray, before: float) -> float:
-        """Take w, of length ``before`` until it was made orthogonal, into the basis; return its length, or zero."""
+    def _subtract_near(self, w: np.ndarray, low: int) -> np.ndarray:
+        """Make w orthogonal to the vectors from ``low`` on, by their images where all of these are kept."""
+        images = [self.images[i] for i in range(low, self.filled) if i in self.images]
+        if len(images) < self.filled - low:
+            return self._subtract(w, self.first + low)
+        h = np.array([image @ w for image in images])
+        w -= h @ self.rows[self.first + low : self.first + self.filled]
+        return h
+
+    def _append(self, w: np.ndarray, before: float, image: np.ndarray | None = None) -> float:
+        """Take w, of length ``before`` until it was made orthogonal, into the basis; return its length, or zero.
+
+        ``image`` is M w, if that is known.
+        """
         if self.filled >= self.size:
             return 0.0
-        image = self._image(w)
+        if image is None:
+            image = self._image(w)
         beta = float(np.sqrt(max(0.0, w @ image)))
         if beta <= CLOSED * before:
             return 0.0
