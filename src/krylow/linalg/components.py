@@ -46,10 +46,13 @@ class NullSpace:
     lowest: bool
 
     def basis(self, k: int | None = None, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Return the first k null vectors (all, if there are no more) as orthonormal columns ``(n, min(k, count))``."""
+        """Return the first k null vectors (all, if there are no more) as orthonormal columns ``(n, min(k, count))``.
+
+        They may share the room of :attr:`vector`.
+        """
         width = self.count if k is None else min(k, self.count)
         if self.components == 1:
-            return self.vector[:, None].repeat(1, width).to(dtype)
+            return self.vector[:, None][:, :width].to(dtype)
         columns = torch.zeros(self.labels.numel(), width, dtype=dtype, device=self.vector.device)
         rows = torch.nonzero(self.labels < width)[:, 0]
         columns[rows, self.labels[rows]] = self.vector[rows].to(dtype)
@@ -101,10 +104,11 @@ def _null_space(L: SparseOperator, labels: np.ndarray, components: int) -> NullS
     positive = True
     for candidate in _candidates(L):
         within, positive = L.null_rows(candidate)
-        candidate = np.ones(L.n) if candidate is None else candidate
         if components == 1 and within.all():  # the usual case, without room for what many components need
-            vector = torch.from_numpy(candidate / np.linalg.norm(candidate)).to(device)
+            unit = np.full(L.n, L.n**-0.5) if candidate is None else candidate / np.linalg.norm(candidate)
+            vector = torch.from_numpy(unit).to(device)
             return NullSpace(torch.from_numpy(labels).to(device), 1, 1, vector, L.psd or not positive)
+        candidate = np.ones(L.n) if candidate is None else candidate
         fits = ~np.bincount(labels, weights=~within, minlength=components).astype(bool) & ~null
         u = np.where(fits[labels], candidate, u)
         null |= fits

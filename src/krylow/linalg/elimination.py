@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
-from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spilu, splu
 
 from krylow._memory import arrays
 from krylow.linalg import elimination_kernels, factor_kernels
 from krylow.linalg.minimum_degree import minimum_degree
 from krylow.operators.compiled import available, loop
+from krylow.operators.walks import components_of_rows
 
 #: Entries a row of both factors up to which one is light: it takes little time to make it again.
 LIGHT = 40
@@ -67,6 +67,8 @@ class Condensed:
         ``(c,)`` those of the core.
     S, M
         ``(c, c)`` the core's matrix and mass; M is None where nothing was eliminated.
+    farthest
+        An upper bound of :attr:`reach`, within a small factor, that costs nothing.
     """
 
     matrix: Any
@@ -75,13 +77,8 @@ class Condensed:
     nodes: np.ndarray
     S: Any
     M: Any | None
+    farthest: float = 0.0
     _pieces: tuple[np.ndarray, ...] = ()
-    _edges: tuple[np.ndarray, ...] = ()
-
-    @cached_property
-    def diagonal(self) -> np.ndarray:
-        """``(n,)`` of the whole, without the shift."""
-        return self.matrix.diagonal()
 
     @cached_property
     def components(self) -> tuple[np.ndarray, int] | None:
@@ -91,12 +88,12 @@ class Condensed:
         """
         if self.M is None or not self.matrix.data.all():
             return None
-        pattern = csr_array((np.ones(self.S.nnz, np.int8), self.S.indices, self.S.indptr), shape=self.S.shape)
-        count, own = connected_components(pattern, directed=False)
-        labels = np.empty(self.matrix.shape[0], np.int64)
-        labels[self.nodes] = own
-        loop(elimination_kernels.inherit)(self._pieces[0], labels)
-        return labels, int(count)
+        own, count = components_of_rows(self.S.indptr, self.S.indices)
+        labels = np.zeros(self.matrix.shape[0], np.int64)
+        if count > 1:
+            labels[self.nodes] = own
+            loop(elimination_kernels.inherit)(self._pieces[0], labels)
+        return labels, count
 
     @cached_property
     def order(self) -> tuple[np.ndarray, int] | None:
@@ -107,13 +104,12 @@ class Condensed:
     def reach(self) -> float:
         r"""An upper bound of the norm of $L_{TT}^{-1}$, infinite where none is known.
 
-        Its largest row sum: where no entry off the diagonal of L is positive, no entry of that inverse is negative.
+        Its largest row sum: where no weight on a neighbour is negative, no entry of that inverse is.
         """
         if self.M is None:
             return 0.0
         order, coefficients = self._pieces
-        positive = np.count_nonzero(self.matrix.data > 0) - np.count_nonzero(self.diagonal > 0)
-        if positive or not (coefficients[:, 2] > 0).all():
+        if not ((coefficients >= 0).all() and coefficients[:, 2].all()):
             return math.inf
         sums = np.ones((self.matrix.shape[0], 1))
         loop(elimination_kernels.down)(order, coefficients, sums)
@@ -150,18 +146,19 @@ class Condensed:
         """
         if not factor.light:
             return None
-        if self.M is not None and self.shift == 0 and 0 < sigma * self.reach <= NEAR:
-            above = self.S.data - sigma / (1 - sigma * self.reach) * self.M.data
-            return factor.negative_pivots(csr_array((above, self.S.indices, self.S.indptr), shape=self.S.shape))
-        pivots = np.empty(0)
         if self.M is None:
-            S = _whole(self.matrix, -sigma).S
-        else:
-            edge, edges, core_edges = self._edges
-            given = (self.matrix.data, edge, self.diagonal - sigma, self._pieces[0], edges, self.nodes)
-            pivots, values = loop(elimination_kernels.eliminate_again)(*given, self.S.indptr, core_edges)
-            S = csr_array((values, self.S.indices, self.S.indptr), shape=self.S.shape)
-        count, rounding = factor.negative_pivots(S)
+            return factor.negative_pivots(_whole(self.matrix, -sigma).S)
+        reach = self.farthest if sigma * self.farthest <= NEAR else self.reach
+        if self.shift == 0 and 0 < sigma * reach <= NEAR:
+            above = self.S.data - sigma / (1 - sigma * reach) * self.M.data
+            return factor.negative_pivots(csr_array((above, self.S.indices, self.S.indptr), shape=self.S.shape))
+        other = condense(self.matrix, -sigma, self.slowest)
+        factor, pivots = Factor(other.S, other.order and other.order[0]), np.empty(0)
+        if not factor.counts:
+            return None
+        if other.M is not None:
+            pivots = other._pieces[1][:, 2]
+        count, rounding = factor.negative_pivots(other.S)
         own = float(np.finfo(np.float64).eps * np.abs(pivots).max(initial=0))
         return count + int((pivots < 0).sum()), max(rounding, own)
 
@@ -180,11 +177,12 @@ def condense(matrix: Any, shift: float, slowest: float) -> Condensed:
         return _whole(rows, shift)
     rows = csr_array((rows.data.astype(np.float64, copy=False), rows.indices, rows.indptr), shape=rows.shape)
     found = elimination_kernels.eliminated(rows.indptr, rows.indices, rows.data, shift, slowest, WIDEST)
-    symmetric, (order, coefficients, edges), nodes, (start, columns, S, M, core_edges), edge = found
-    if not symmetric or nodes.size > MOST_LEFT * rows.shape[0]:
+    left = found.nodes.size
+    if not found.symmetric or left > MOST_LEFT * rows.shape[0]:
         return _whole(rows, shift)
-    core, mass = (csr_array((part, columns, start), shape=(nodes.size, nodes.size)) for part in (S, M))
-    return Condensed(rows, shift, slowest, nodes, core, mass, (order, coefficients), (edge, edges, core_edges))
+    core, mass = (csr_array((part, found.columns, found.rows), shape=(left, left)) for part in (found.S, found.M))
+    pieces = (found.order, found.coefficients)
+    return Condensed(rows, shift, slowest, found.nodes, core, mass, found.farthest, pieces)
 
 
 def _whole(rows: Any, shift: float) -> Condensed:

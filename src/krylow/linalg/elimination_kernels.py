@@ -5,7 +5,7 @@ They run, slowly, as the Python they are.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,11 +14,12 @@ from krylow.operators.compiled import ask, loop
 
 #: Nodes ahead that are asked for, and numbers in a line of the cache.
 AHEAD, LINE = 12, 8
-
+#: How far above 1 rounding may take weights on neighbours, and by how much it may change a sum of such numbers.
+SLACK, ROUNDED = 1e-9, 1e-4
 
 #: What is known of an entry while nodes are eliminated, in half a line of the cache, and of a node.
 ENTRY = np.dtype(
-    [("neighbor", "i4"), ("twin", "i4"), ("edge", "i4"), ("held", "f4"), ("weight", "f8"), ("shared", "f8")]
+    [("neighbor", "i4"), ("twin", "i4"), ("deep", "f4"), ("held", "f4"), ("weight", "f8"), ("shared", "f8")]
 )
 NODE = np.dtype(
     [
@@ -34,12 +35,45 @@ NODE = np.dtype(
 )
 
 
-def eliminated(crow: Any, col: Any, values: Any, shift: float, slowest: float, widest: int) -> Any:
+class Eliminated(NamedTuple):
+    """What is left of a matrix, and what it took.
+
+    Attributes
+    ----------
+    symmetric
+        Whether the pattern was; nothing else is of use if not.
+    order
+        ``(t, 3)`` each eliminated node, in order, and its two neighbours then, twice the same if it had one.
+    coefficients
+        ``(t, 3)`` its weights on these, and its pivot.
+    nodes
+        ``(c,)`` those left.
+    rows, columns, S, M
+        Of the core, its values and its mass, the diagonal first in each row.
+    farthest
+        A bound of the row sums of the inverse of what was eliminated; infinite where none is known.
+    joined
+        Entries of the whole off its diagonal.
+    """
+
+    symmetric: bool
+    order: np.ndarray
+    coefficients: np.ndarray
+    nodes: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    S: np.ndarray
+    M: np.ndarray
+    farthest: float
+    joined: int
+
+
+def eliminated(crow: Any, col: Any, values: Any, shift: float, slowest: float, widest: int) -> Eliminated:
     """Return what :func:`eliminate`, compiled, makes of a matrix, in room of large pages."""
     n, entries = crow.size - 1, col.size
     rooms = arrays((entries, ENTRY), (n, NODE), (n, np.int32), (n, np.int32))
-    kept = arrays(((n, 3), np.int32), ((n, 3), np.int32), ((n, 3), np.float64), (entries, np.int32))
-    return loop(eliminate)(crow, col, values, shift, slowest, widest, *rooms, *kept)
+    kept = arrays(((n, 3), np.int32), ((n, 3), np.float64))
+    return Eliminated(*loop(eliminate)(crow, col, values, shift, slowest, widest, *rooms, *kept))
 
 
 def eliminate(
@@ -54,9 +88,7 @@ def eliminate(
     following: Any,
     stack: Any,
     order: Any,
-    edges: Any,
     coefficients: Any,
-    original: Any,
 ) -> Any:
     """Eliminate nodes of at most two neighbours from L + shift I, and carry the mass of their pieces over.
 
@@ -71,29 +103,33 @@ def eliminate(
         which is about one over its lowest frequency with the ends held.
     widest
         A node between two nodes that both have more entries than this is left.
-    met, nodes_met, following, stack, order, edges, coefficients, original
+    met, nodes_met, following, stack, order, coefficients
         Room of any content for what is known of entries and nodes, for numbers of nodes, and for what is returned.
 
     Returns
     -------
     tuple
-        Whether the pattern was symmetric; for each eliminated node in order: it and its two neighbours then, its
-        weights on these, its pivot, and its two edges and the edge that takes their place; the nodes left; the rows,
-        columns, values, mass and edges of the core, the diagonal first in each row; and the edge of each entry.
+        The fields of :class:`Eliminated`.
+
+    Notes
+    -----
+    With a load of one on every node and the ends held, a node between two others carries at most all that its piece
+    has, over its pivot, and what is inside the piece that much more than it did with that node held, too: so far a
+    bound of the inverse's row sums follows on the way. Weights on neighbours must be positive and add up to 1 at most.
     """
     n, entries = crow.size - 1, col.size
-    neighbor, twin, edge, held = met["neighbor"], met["twin"], met["edge"], met["held"]
+    neighbor, twin, deep, held = met["neighbor"], met["twin"], met["deep"], met["held"]
     weight, shared = met["weight"], met["shared"]
     diagonal, mass, degree = nodes_met["diagonal"], nodes_met["mass"], nodes_met["degree"]
     own, hung = nodes_met["own"], nodes_met["hung"]  # nodes of a node and its twigs, and how slow these are
     queued, gone = nodes_met["queued"], nodes_met["gone"]
     for e in range(entries):
-        neighbor[e], twin[e], edge[e] = -1, 0, -1
-        held[e], weight[e], shared[e] = 0.0, values[e], 0.0
+        neighbor[e], twin[e] = -1, 0
+        deep[e], held[e], weight[e], shared[e] = 0.0, 0.0, values[e], 0.0
     for i in range(n):
         diagonal[i], mass[i], own[i], hung[i] = shift, 1.0, 1.0, 0.0
         degree[i], queued[i], gone[i], following[i] = 0, False, False, crow[i]
-    symmetric = True
+    symmetric, joined, farthest = True, 0, 0.0
     for i in range(n):  # row i is the next one that each of its neighbours meets
         if i + 2 * AHEAD < n:
             for e in range(crow[i + 2 * AHEAD], crow[i + 2 * AHEAD + 1]):
@@ -112,13 +148,12 @@ def eliminate(
             if p >= crow[j + 1] or col[p] != i:
                 symmetric = False
                 break
-            neighbor[e], twin[e], edge[e] = j, p, min(e, p)
+            neighbor[e], twin[e] = j, p
             following[j] = p + 1
             degree[i] += 1
         if not symmetric:
             break
-    for e in range(entries):
-        original[e] = edge[e]
+        joined += degree[i]
     top, count = 0, 0
     for i in range(n - 1, -1, -1):
         if symmetric and degree[i] <= 2:
@@ -148,13 +183,14 @@ def eliminate(
         a, pivot, total = neighbor[one], diagonal[v], own[v] + held[one]
         to_a, c = twin[one], -weight[one] / pivot
         b, d, to_b, link = a, 0.0, to_a, -1
-        edges[count, 0], edges[count, 1], edges[count, 2] = edge[one], -1, -1
+        far = max(hung[v], deep[one])
         if two < 0:
-            slow = hung[v] + total / abs(weight[one])
+            slow = far + total / abs(weight[one])
             if not slow <= slowest:
                 continue
             own[a] += total
             hung[a] = max(hung[a], slow)
+            far = slow
         else:
             total += held[two]
             b = neighbor[two]
@@ -173,24 +209,28 @@ def eliminate(
                 for e in range(crow[b], crow[b + 1]):
                     if neighbor[e] == a:
                         link = twin[e]
+            far = max(far, deep[two]) + total / abs(pivot)
             between, mixed = c * weight[two], c * d * mass[v] + c * shared[two] + d * shared[one]
             diagonal[b] += d * weight[two]
             mass[b] += d * (d * mass[v] + 2 * shared[two])
-            edges[count, 1] = edge[two]
             if link < 0:
                 neighbor[to_a], neighbor[to_b], twin[to_a], twin[to_b] = b, a, to_b, to_a
-                weight[to_a], shared[to_a], held[to_a] = between, mixed, total
-                weight[to_b], shared[to_b], held[to_b] = between, mixed, total
-                edge[to_b] = edge[to_a]
+                weight[to_a], shared[to_a], held[to_a], deep[to_a] = between, mixed, total, far
+                weight[to_b], shared[to_b], held[to_b], deep[to_b] = between, mixed, total, far
             else:
                 back = twin[link]
                 weight[link] += between
                 shared[link] += mixed
                 held[link] += total
-                weight[back], shared[back], held[back] = weight[link], shared[link], held[link]
+                deep[link] = max(deep[link], far)
+                weight[back], shared[back] = weight[link], shared[link]
+                held[back], deep[back] = held[link], deep[link]
                 neighbor[to_b] = -1
                 degree[b] -= 1
-                edges[count, 2] = edge[link]
+        if c >= 0 and d >= 0 and c + d <= 1 + SLACK and pivot > 0:
+            farthest = max(farthest, far)
+        else:
+            farthest = np.inf
         diagonal[a] += c * weight[one]
         mass[a] += c * (c * mass[v] + 2 * shared[one])
         if two < 0 or link >= 0:
@@ -204,7 +244,7 @@ def eliminate(
         order[count, 0], order[count, 1], order[count, 2] = v, a, b
         coefficients[count, 0], coefficients[count, 1], coefficients[count, 2] = c, d, pivot
         count += 1
-    nodes, place, left = np.empty(n - count, np.int32), np.empty(n, np.int32), 0
+    nodes, place, left = np.empty(n - count, np.int32), following, 0
     for i in range(n):
         if not gone[i]:
             nodes[left], place[i] = i, left
@@ -213,7 +253,6 @@ def eliminate(
     for r in range(left):
         rows[r + 1] = rows[r] + degree[nodes[r]] + 1
     columns, core, core_mass = np.empty(rows[left], np.int32), np.empty(rows[left]), np.empty(rows[left])
-    core_edges = np.empty(rows[left], np.int32)
     for r in range(left):
         if r + AHEAD < left:
             soon = nodes[r + AHEAD]
@@ -221,49 +260,13 @@ def eliminate(
             for e in range(crow[soon], crow[soon + 1]):
                 ask(met, np.int64(e))
         i, p = nodes[r], rows[r]
-        columns[p], core[p], core_mass[p], core_edges[p] = r, diagonal[i], mass[i], -1
+        columns[p], core[p], core_mass[p] = r, diagonal[i], mass[i]
         for e in range(crow[i], crow[i + 1]):
             if neighbor[e] >= 0:
                 p += 1
-                columns[p], core[p], core_mass[p], core_edges[p] = place[neighbor[e]], weight[e], shared[e], edge[e]
-    pieces = (order[:count], coefficients[:count], edges[:count])
-    return symmetric, pieces, nodes, (rows, columns, core, core_mass, core_edges), original
-
-
-def eliminate_again(
-    values: Any, edge: Any, diagonal: Any, order: Any, edges: Any, nodes: Any, rows: Any, core_edges: Any
-) -> Any:
-    """Return the pivots and the core's values with another diagonal, which is overwritten, in the order of a first run.
-
-    The other arguments are what :func:`eliminate` was given and has returned.
-    """
-    weight = np.empty(edge.size)
-    for e in range(edge.size):
-        if edge[e] == e:
-            weight[e] = values[e]
-    pivots = np.empty(order.shape[0])
-    for i in range(order.shape[0]):
-        if i + AHEAD < order.shape[0]:
-            for t in range(3):
-                ask(diagonal, np.int64(order[i + AHEAD, t]))
-                ask(weight, np.int64(max(edges[i + AHEAD, t], 0)))
-        v, a, b = order[i]
-        one, two, link = edges[i]
-        pivots[i] = pivot = diagonal[v]
-        c = weight[one] / pivot
-        diagonal[a] -= c * weight[one]
-        if two >= 0:
-            diagonal[b] -= weight[two] / pivot * weight[two]
-            if link >= 0:
-                weight[link] -= c * weight[two]
-            else:
-                weight[one] = -c * weight[two]
-    core = np.empty(core_edges.size)
-    for r in range(nodes.size):
-        core[rows[r]] = diagonal[nodes[r]]
-        for p in range(rows[r] + 1, rows[r + 1]):
-            core[p] = weight[core_edges[p]]
-    return pivots, core
+                columns[p], core[p], core_mass[p] = place[neighbor[e]], weight[e], shared[e]
+    farthest *= 1 + ROUNDED
+    return symmetric, order[:count], coefficients[:count], nodes, rows, columns, core, core_mass, farthest, joined
 
 
 def down(order: Any, coefficients: Any, X: Any) -> None:

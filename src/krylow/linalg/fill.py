@@ -104,9 +104,8 @@ def _core(crow: np.ndarray, col: np.ndarray, n: int) -> tuple[Any, float, float]
     if available() and rows.has_canonical_format and col.size < 2**31:
         dominant = 1.0 + float(np.diff(crow).max(initial=0))  # any numbers serve that no pivot vanishes for
         found = eliminated(crow, col, rows.data, 2 * dominant, math.inf, WIDEST)
-        symmetric, (order, *_), _, (start, columns, *_), edge = found
-        if symmetric:
-            return _without_diagonal(start, columns), 2.0 * len(order), float((edge >= 0).sum()) / 2 + n
+        if found.symmetric:
+            return _without_diagonal(found.rows, found.columns), 2.0 * len(found.order), found.joined / 2 + n
     pattern = csr_array((np.ones(col.size, dtype=np.int8), col, crow), shape=(n, n), copy=True)
     pattern.setdiag(0)  # writes into the indices, which are the operator's own without the copy
     pattern.eliminate_zeros()

@@ -75,6 +75,12 @@ def components_of(L: SparseOperator) -> tuple[np.ndarray, int]:
     return known.labels, known.components
 
 
+def components_of_rows(crow: np.ndarray, col: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the component of each node of a symmetric pattern in rows, and their number."""
+    walk = _walk(crow, col, np.ones(col.size, np.bool_), back=False)
+    return walk.labels, walk.components
+
+
 def _walk(crow: np.ndarray, col: np.ndarray, values: np.ndarray, *, back: bool = True) -> Walk:
     """Return the walk; without the way ``back`` its order and width are of no use."""
     kernel = asking(_walk_twice)

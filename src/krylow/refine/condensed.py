@@ -130,7 +130,10 @@ def _held(core: Condensed, null: NullSpace | None) -> Any:
     """Return S with one node of each component that has a null vector held, so that it is definite."""
     if null is None:
         return core.S
-    component, first = np.unique(null.labels.cpu().numpy()[core.nodes], return_index=True)
+    if null.components == 1:
+        component = first = np.zeros(1, np.int64)
+    else:
+        component, first = np.unique(null.labels.cpu().numpy()[core.nodes], return_index=True)
     diagonal = core.S.diagonal()
     diagonal[first[component < null.count]] += max(float(diagonal.mean()), np.finfo(np.float64).tiny)
     S = core.S.copy()

@@ -106,7 +106,9 @@ def extended(problem: Problem, Y: np.ndarray, values: np.ndarray, residuals: np.
     $L^{-1}$ leaves $\nu_{k+1} / \nu_k$ of s: with reach over $\nu_k$ that is no more than s.
     """
     core, wanted = problem.core, problem.wanted
-    found = judged(problem, Y, values, residuals[: wanted + 1] + core.reach)
+    found = judged(problem, Y, values, residuals[: wanted + 1] + core.farthest)
+    if not found.error <= POLISHED * problem.tol:
+        found = judged(problem, Y, values, residuals[: wanted + 1] + core.reach)
     if not found.error <= POLISHED * problem.tol:
         return None
     Y = Y[:, :wanted]

@@ -59,7 +59,7 @@ class InverseLanczos:
         self.H = np.zeros((self.size, self.size))
         self.filled, self.expanded, self.restarted, self.band = 0, 0, 0, 0
         self.products = 0
-        # M times the vectors that are still to be multiplied, and times those that their products are not orthogonal to.
+        # M times the vectors that are still to be multiplied, and those that their products have parts along.
         self.images: dict[int, np.ndarray] = {}
         # K times those that were, ahead of their turn, and coefficients on the basis that was taken off.
         self.multiplied: dict[int, tuple[np.ndarray, np.ndarray]] = {}
