@@ -68,7 +68,8 @@ def lengths(X: Tensor) -> Tensor:
         rows = x[i:j]
         if isinstance(rows, Tensor):
             return [rows.square().sum(0, dtype=torch.float64)]
-        return [np.multiply(rows, rows, out=_room(rows.shape, rows.dtype)).sum(0, dtype=np.float64)]
+        blocks, rest = _in_blocks(rows)
+        return [np.einsum("bij,bij->bj", blocks, blocks).sum(0, dtype=np.float64) + np.einsum("ij,ij->j", rest, rest)]
 
     return _summed(X, squares)[0].sqrt()
 
@@ -90,7 +91,7 @@ def exact_product_(X: Tensor, C: Tensor, out: Tensor) -> Tensor:
     x, c, into = _array(X), _array(C.contiguous()), _array(out)
 
     def write(i: int, j: int) -> None:
-        into[i:j] = _product(_cast(x[i:j], torch.float64, 1), c)
+        _write_product(_cast(x[i:j], torch.float64, 1), c, into[i:j])
 
     _shares(X, write)
     return out
@@ -115,7 +116,7 @@ def combine(parts: Sequence[Tensor], C: Tensor) -> Tensor:
     into, (first, *others) = _array(out), [(_array(part), _array(c)) for part, c in zip(parts, split, strict=True)]
 
     def write(i: int, j: int) -> None:
-        into[i:j] = _product(first[0][i:j], first[1])
+        _write_product(first[0][i:j], first[1], into[i:j])
         for part, c in others:
             into[i:j] += _product(part[i:j], c)
 
@@ -156,6 +157,10 @@ def _product(x: Any, c: Any) -> Any:
     return x @ c if isinstance(x, Tensor) else np.matmul(x, c, out=_room((len(x), c.shape[1]), x.dtype))
 
 
+def _write_product(x: Any, c: Any, out: Any) -> None:
+    (torch if isinstance(x, Tensor) else np).matmul(x, c, out=out)
+
+
 def _room(shape: tuple[int, ...], dtype: Any, which: int = 0) -> Any:
     """Return an array of any content until this thread asks for it again: memory that is new costs its first touch."""
     size = math.prod(shape)
@@ -167,11 +172,16 @@ def _room(shape: tuple[int, ...], dtype: Any, which: int = 0) -> Any:
 
 def _block_gram(x: Any, y: Any) -> Any:
     """Return x^T y in float64, the sums over ``ROWS`` rows each in the dtype of both."""
-    whole = x.shape[0] // ROWS * ROWS
-    a, b = (z[:whole].reshape(-1, ROWS, z.shape[1]) for z in (x, y))
+    (a, a_rest), (b, b_rest) = _in_blocks(x), _in_blocks(y)
     if isinstance(x, Tensor):
-        return (a.mT @ b).sum(0, dtype=torch.float64) + x[whole:].mT @ y[whole:]
-    return np.matmul(a.swapaxes(1, 2), b).sum(0, dtype=np.float64) + x[whole:].T @ y[whole:]
+        return (a.mT @ b).sum(0, dtype=torch.float64) + a_rest.mT @ b_rest
+    return np.matmul(a.swapaxes(1, 2), b).sum(0, dtype=np.float64) + a_rest.T @ b_rest
+
+
+def _in_blocks(x: Any) -> tuple[Any, Any]:
+    """Return x as blocks of ``ROWS`` rows, and the rows that are left."""
+    whole = x.shape[0] // ROWS * ROWS
+    return x[:whole].reshape(-1, ROWS, x.shape[1]), x[whole:]
 
 
 def _summed(X: Tensor, work: Callable[[int, int], list[Any]]) -> list[Tensor]:

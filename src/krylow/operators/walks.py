@@ -119,23 +119,23 @@ def _widest(linked: Any, order: np.ndarray, labels: np.ndarray) -> int:
 def _walk_twice(crow: Any, col: Any, values: Any, zeros: bool, back: bool) -> Any:
     n = crow.size - 1
     order = np.empty(n, dtype=np.int32)
-    labels = np.full(n, -1, dtype=np.int32)
-    placed = np.zeros(n, dtype=np.bool_)
+    labels = np.empty(n, dtype=np.int32)
+    met = np.zeros(n, dtype=np.uint8)  # in how many walks
     components, widest, begin = 0, 1, 0
     for root in range(n):
-        if labels[root] >= 0:
+        if met[root]:
             continue
         start, end = root, begin
         for again in range(2):
             broad = 1
             order[begin] = start
             labels[start] = components
-            placed[start] = again == 1
+            met[start] = again + 1
             end, read = begin + 1, begin
             while read < end:
                 last = end
                 broad = max(broad, last - read)
-                while read < last:
+                while read < last and end < n:  # with all nodes met, what is left to read tells nothing
                     i = order[read]
                     read += 1
                     if read + AHEAD < end:
@@ -143,12 +143,12 @@ def _walk_twice(crow: Any, col: Any, values: Any, zeros: bool, back: bool) -> An
                         ask(col, np.int64(crow[order[read + AHEAD // 2]]))
                     for p in range(crow[i], crow[i + 1]):
                         j = col[p]
-                        new = not placed[j] if again == 1 else labels[j] < 0
-                        if new and not (zeros and values[p] == 0):
+                        if met[j] <= again and not (zeros and values[p] == 0):
                             labels[j] = components
-                            placed[j] = again == 1
+                            met[j] = again + 1
                             order[end] = j
                             end += 1
+                read = last
             start = order[end - 1]
             if again == 1 or not back or end - begin <= 2 or broad > BROAD * (end - begin):
                 widest = max(widest, broad)
@@ -217,13 +217,14 @@ def _balance(crow: Any, col: Any, bits: Any) -> Any:
     for i in range(crow.size - 1):
         for p in range(crow[i], crow[i + 1]):
             j = np.int64(col[p])
-            if i != j:
-                x = np.uint64(i if i < j else j) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(j if i < j else i)
-                x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93) + bits[p]
-                x = (x ^ (x >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-                x = (x ^ (x >> np.uint64(32))) * np.uint64(0x94D049BB133111EB)
-                x ^= x >> np.uint64(31)
-                total = total + x if i < j else total - x
+            x = np.uint64(min(i, j)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(max(i, j))
+            x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93) + bits[p]
+            x = (x ^ (x >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+            x ^= x >> np.uint64(32)
+            if i < j:
+                total += x
+            elif i > j:
+                total -= x
     return total
 
 

@@ -35,6 +35,7 @@ from krylow.linalg.row_blocks import (
     orthonormalize_,
     residual_gram,
     rotate_,
+    subtract_,
 )
 from krylow.operators import Operator
 from krylow.operators.base import COLUMNS
@@ -76,7 +77,8 @@ class Product(NamedTuple):
     H
         $X^\top L X$ ``(s, s)`` float64.
     squares
-        The inner products of L X ``(s, s)`` float64, from float32 sums; None where H is exact.
+        The inner products of L X ``(s, s)`` float64, from float32 sums; None where H is exact, and
+        where they are not asked for.
     rounding
         ``(s,)`` how far H may be off in each row, on the host.
     restricted
@@ -205,7 +207,7 @@ class FilteredBlock:
         S = Q.mT @ (S - inside.mT @ inside).cpu() @ Q
         self.hidden *= float(S.diagonal().mean()) / float(dropped * self._growth(self.theta[k - 1], degree, low)) ** 2
         self.theta[k:] = self._frequencies(mu, S, degree, low, dropped)
-        Y.addmm_(kept, inside.to(Y.dtype), alpha=-1)
+        subtract_(Y, [kept], [inside])
         self.X[:, k:], self.residuals = orthonormalize_(Y, S.to(Y.device), Q.to(Y.device)), None
         self.leakage[:k] = self.doubted(k)
         self.sweeps += 1
@@ -339,14 +341,23 @@ class FilteredBlock:
         """Return by what factor ``hidden`` has to fall until no vector below the k-th is; 1 and less: none is."""
         return SHOWS * self.hidden / max(1, self.X.shape[1] - k)
 
-    def multiplied(self, L: Operator, tol: float, restrict: Callable[[Tensor], Tensor] | None = None) -> Product:
-        """Return what L, which is in float64, makes of the block, as exactly as an error of ``tol`` needs it."""
+    def multiplied(
+        self, L: Operator, tol: float, restrict: Callable[[Tensor], Tensor] | None = None, *, squared: bool = True
+    ) -> Product:
+        """Return what L, which is in float64, makes of the block, as exactly as an error of ``tol`` needs it.
+
+        ``squared`` says whether the inner products of L X are wanted where they would be of use.
+        """
         X, LX = self.X, self._spare
         eps, parts, squares = torch.finfo(X.dtype).eps, [], None
         if tol >= EXACT_TOL:
             self.L.three_term(X, None, 1.0, 0.0, out=LX)
-            H, squares = grams((X, LX), (LX, LX))
-            size, inside, products = squares.diagonal().sqrt(), eps, eps * self.high / L.n**0.5
+            if squared:
+                H, squares = grams((X, LX), (LX, LX))
+            else:
+                H = gram(X, LX)
+            size = lengths(LX) if squares is None else squares.diagonal().sqrt()
+            inside, products = eps, eps * self.high / L.n**0.5
         else:
             rows = []
             for j in range(0, X.shape[1], COLUMNS):
@@ -369,7 +380,7 @@ class FilteredBlock:
         $e_i$ is what it leaks. That is the product of their residuals, which is known, over the frequency at which they
         leak; the part ``OVERLAP`` of what it could be at most is added.
         """
-        made = self.multiplied(L, tol)
+        made = self.multiplied(L, tol, squared=False)
         residuals = residual_gram(self.X, made.LX, made.H).cpu()
         self.theta, Q = torch.linalg.eigh(made.H.cpu())
         self.turn = Q.to(self.X.device)

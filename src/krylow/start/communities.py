@@ -14,7 +14,7 @@ from torch import Tensor
 
 from krylow._memory import empty
 from krylow.linalg.eigh import lowest_eigenpairs
-from krylow.linalg.row_blocks import gram, orthonormalize_
+from krylow.linalg.row_blocks import orthonormalize_
 from krylow.operators import SparseOperator
 from krylow.start.aggregation import joined
 from krylow.start.gaussian import gaussian
@@ -63,9 +63,10 @@ def community_block(
     theta, V = lowest_eigenpairs(level.coarse.to_dense(), count)
     if count > k and float(theta[k]) < CLEAR * float(theta[k - 1]):
         return None
+    V = V[:, :most]
     X = empty(L.n, columns, dtype=torch.float32, device=L.device)
-    level.prolong(V[:, :most], X[:, :most])
+    level.prolong(V, X[:, :most])
     others = gaussian(L, columns - most, generator=generator, dtype=X.dtype)
-    planted = X[:, :most]
-    X[:, most:] = orthonormalize_(others.addmm_(planted, gram(planted, others).to(X.dtype), alpha=-1))
+    level.subtract_(others, V @ (V.mT @ level.restrict(others)))  # the others are orthogonal to the planted ones
+    X[:, most:] = orthonormalize_(others)
     return X
