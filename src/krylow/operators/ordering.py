@@ -96,7 +96,7 @@ def grouped_if_it_pays(L: SparseOperator, dtype: torch.dtype | None = None) -> R
     if float((labels[rows] == labels[col]).double().mean()) < 1 / 2 or int(sizes.max()) > WIDE * L.n:
         return None
     sizes, numbers = sizes[sizes > 0], (sizes > 0).cumsum(0) - 1
-    labels = numbers[labels].numpy()
-    order = np.argsort(labels.astype(np.min_scalar_type(sizes.numel())), kind="stable")  # fast on short integers
+    short = numbers[labels].numpy().astype(np.min_scalar_type(sizes.numel()))
+    order = np.argsort(short, kind="stable")  # by counting where integers are short
     named = torch.arange(sizes.numel()).repeat_interleave(sizes)
     return replace(permuted(L, torch.from_numpy(order), dtype), communities=named)

@@ -217,7 +217,8 @@ def _balance(crow: Any, col: Any, bits: Any) -> Any:
     for i in range(crow.size - 1):
         for p in range(crow[i], crow[i + 1]):
             j = np.int64(col[p])
-            x = np.uint64(min(i, j)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(max(i, j))
+            below, above = (i, j) if i < j else (j, i)
+            x = np.uint64(below) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(above)
             x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93) + bits[p]
             x = (x ^ (x >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
             x ^= x >> np.uint64(32)
