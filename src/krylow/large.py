@@ -71,7 +71,7 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
         return pairs
 
     why = f"a filtered block of {width} vectors"
-    return _solved(L, k, run, why, dtype=_dtype(L, options), grouped=True)
+    return _solved(L, k, run, why, dtype=_dtype(L, options, exact=True), grouped=True)
 
 
 @sharing()
@@ -156,9 +156,20 @@ def _random(L: Operator, width: int, options: Options) -> Tensor:
     return gaussian(L, width, generator=options.generator, out=room)
 
 
-def _dtype(L: Operator, options: Options) -> torch.dtype:
-    """Return the dtype in which a filter runs over L in another order; where that does, no other copy is kept."""
-    return torch.float32 if rough(options.tol) and in_single(L.detach(), options.tol) else L.dtype
+def _dtype(L: Operator, options: Options, *, exact: bool = False) -> torch.dtype:
+    """Return the dtype in which a filter runs over L in another order; where that does, no other copy is kept.
+
+    With ``exact`` entries that float32 holds as they are, as those of graphs without weights, are kept in that.
+    """
+    if not in_single(L.detach(), options.tol):
+        return L.dtype
+    held = exact and isinstance(L, SparseOperator) and _held_by_single(L.values.detach())
+    return torch.float32 if rough(options.tol) or held else L.dtype
+
+
+def _held_by_single(values: Tensor) -> bool:
+    """Return whether float32 holds all values as they are, without room for another copy of them."""
+    return all(torch.equal(part, part.float().to(part.dtype)) for part in values.split(1 << 16))
 
 
 def _sparse(L: Operator) -> SparseOperator:

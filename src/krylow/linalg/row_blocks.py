@@ -86,6 +86,22 @@ def residual_gram(X: Tensor, Y: Tensor, C: Tensor) -> Tensor:
     return _summed(X, products)[0]
 
 
+def image_gram(image: Callable[[int, int, Any], None], X: Tensor, out: Tensor) -> Tensor:
+    """Return X^T Y in float64 and write Y to ``out``, where ``image(i, j, room)`` writes rows i to j of Y to a room.
+
+    On the host: there is never room for all of Y in float64.
+    """
+    x, into = _array(X), _array(out)
+
+    def products(i: int, j: int) -> list[Any]:
+        y = _room((min(j, len(x)) - i, x.shape[1]), np.dtype(np.float64))
+        image(i, i + len(y), y)
+        into[i:j] = y
+        return [_block_gram(_cast(x[i:j], torch.float64, 1), y)]
+
+    return _summed(X, products)[0]
+
+
 def exact_product_(X: Tensor, C: Tensor, out: Tensor) -> Tensor:
     """Write X C to ``out``, which is float64 as C is, and return it."""
     x, c, into = _array(X), _array(C.contiguous()), _array(out)

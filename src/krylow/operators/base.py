@@ -93,9 +93,9 @@ class Operator(ABC):
         r"""Return Rayleigh quotients ``(*batch, s)`` and residual norms of a block's columns of unit length.
 
         Counts as ``L @ X`` does. ``near`` are estimates of the quotients: the better they are, the less rounding is in
-        the norms. No gradient.
+        the norms. A block in float64 is multiplied in that, whatever L is in. No gradient.
         """
-        self._count(X)
+        self._count(X, mixed=X.dtype == torch.float64)
         rest, squares = self._quotients(X, near)
         return near + rest, (squares - rest.square()).clamp(min=0).sqrt()
 
@@ -146,11 +146,11 @@ class Operator(ABC):
                 raise InputError("out has no gradient: leave it out, or call under torch.no_grad().")
         return self._three_term(X, Y, a, b, c, out)
 
-    def _count(self, X: Tensor) -> None:
-        """Check a block and count its product."""
+    def _count(self, X: Tensor, *, mixed: bool = False) -> None:
+        """Check a block, whose dtype may be another one if that is ``mixed``, and count its product."""
         if X.ndim < 2 or X.shape[-2] != self.n:
             raise InputError(f"a block must be (*batch, {self.n}, s), got shape {tuple(X.shape)}.")
-        if X.dtype != self.dtype:
+        if X.dtype != self.dtype and not mixed:
             raise InputError(
                 f"a block must be of the operator's dtype {self.dtype}, got {X.dtype}: convert one of them."
             )
@@ -164,9 +164,10 @@ class Operator(ABC):
     def _quotients(self, X: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
         """Return x^T (L - s) x and the squared length of (L - s) x for each column, with s its estimate."""
         products, squares = [], []
+        same = self if self.dtype == X.dtype else self.double()
         for j in range(0, X.shape[-1], COLUMNS):
             columns = X[..., j : j + COLUMNS].detach()
-            image = self._multiply(columns).detach() - near[..., None, j : j + COLUMNS] * columns
+            image = same._multiply(columns).detach() - near[..., None, j : j + COLUMNS] * columns
             products.append((columns * image).sum(-2))
             squares.append(image.square().sum(-2))
         return torch.cat(products, dim=-1), torch.cat(squares, dim=-1)

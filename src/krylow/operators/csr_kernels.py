@@ -113,6 +113,15 @@ def quotients(
     return products, squares
 
 
+def exact_rows(
+    crow: np.ndarray, col: np.ndarray, values: np.ndarray, X: np.ndarray, start: int, stop: int, out: np.ndarray
+) -> None:
+    """Write rows ``start`` to ``stop`` of L X to ``out`` in float64, whatever values and X are in."""
+    kernel = asking(_exact_rows)
+    assert kernel is not None
+    kernel(crow, col, values, X, start, stop, out)
+
+
 def _shared(kernel: Callable[..., Any], arguments: tuple[Any, ...], crow: np.ndarray, columns: int) -> list[Any]:
     """Call a kernel for ranges of rows, one a thread, that end its arguments; return what the calls do."""
     n, entries = crow.size - 1, int(crow[-1])
@@ -157,6 +166,20 @@ def _rows(
             for i in range(begin, min(begin + TILE, stop)):
                 low, high = np.int64(crow[i]), np.int64(crow[i + 1])
                 _row(col, values, X, Y, out, i, low, high, first, vectors, rest, a, b, c, middle, second, last)
+
+
+def _exact_rows(crow: Any, col: Any, values: Any, X: Any, start: int, stop: int, out: Any) -> None:
+    columns, last, line = X.shape[1], np.int64(col.size - 1), 64 // X.itemsize
+    row = np.empty(columns)
+    for i in range(start, stop):
+        row[:] = 0.0
+        for p in range(crow[i], crow[i + 1]):
+            value, other, soon = np.float64(values[p]), col[p], np.int64(col[min(p + AHEAD_DOUBLE, last)])
+            for j in range(0, columns, line):
+                ask(X, soon * columns + j)
+            for j in range(columns):
+                row[j] += value * X[other, j]
+        out[i - start] = row
 
 
 def _quotients(crow: Any, col: Any, values: Any, X: Any, near: Any, start: int, stop: int) -> Any:

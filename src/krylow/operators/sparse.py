@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,11 +121,22 @@ class SparseOperator(Operator):
         return target if out is None or out is target else out.copy_(target)
 
     def _quotients(self, X: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
-        if X.ndim != 2 or X.dtype != torch.float64 or self.dtype != X.dtype or self._kernel(X) != "numba":
+        if X.ndim != 2 or X.dtype != torch.float64 or self._kernel(X) != "numba":
             return super()._quotients(X, near)
         block = X.detach().contiguous().numpy()
         products, squares = csr_kernels.quotients(*self.host_indices(), self._host_values(), block, near.numpy())
         return torch.from_numpy(products), torch.from_numpy(squares)
+
+    def exact_rows(self, X: Tensor) -> Callable[[int, int, np.ndarray], None] | None:
+        """Return what writes rows i to j of L X to an array in float64, given i, j and the array; counts as L X does.
+
+        None where no compiled kernel multiplies X: a contiguous block on the host.
+        """
+        if X.ndim != 2 or not X.is_contiguous() or self._kernel(X) != "numba":
+            return None
+        self._count(X, mixed=True)
+        matrix, block = (*self.host_indices(), self._host_values()), X.detach().numpy()
+        return lambda i, j, out: csr_kernels.exact_rows(*matrix, block, i, j, out)
 
     def _kernel(self, X: Tensor) -> str:
         """Return what multiplies this block where no gradient is recorded: "numba", "scipy" or "torch"."""

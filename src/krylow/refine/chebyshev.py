@@ -157,7 +157,7 @@ def filtered_subspace(
     null
         Null vectors of L, which are not iterated for where they are the lowest; there must be fewer than k of them.
     """
-    A, D = working_precision(L, tol), L.detach() if rough(tol) else L.double()
+    A, D = working_precision(L, tol), L.detach()
     if watch is not None:
         watch.count(A)
         watch.count(D)
@@ -222,8 +222,8 @@ def refine_block(
     """Sweep until the estimated error of the first k is at most ``tol``.
 
     ``low`` is the lower end of the first filter's interval and ``degree`` its degree; later intervals begin at the
-    frequency of the last guard, and their degree aims at the error that is left to remove. D is L, in float64 where
-    ``tol`` is small.
+    frequency of the last guard, and their degree aims at the error that is left to remove. D is L, with counters of its
+    own.
     A start that is not random may not do: where something is found beside it, or may be hidden still.
     """
     A, width = block.L, block.X.shape[1]

@@ -31,13 +31,14 @@ from krylow.linalg.row_blocks import (
     exact_product_,
     gram,
     grams,
+    image_gram,
     lengths,
     orthonormalize_,
     residual_gram,
     rotate_,
     subtract_,
 )
-from krylow.operators import Operator
+from krylow.operators import Operator, SparseOperator
 from krylow.operators.base import COLUMNS
 
 #: Columns of a row of float32 that fills a line of the cache: one that straddles lines takes half as long again.
@@ -344,37 +345,50 @@ class FilteredBlock:
     def multiplied(
         self, L: Operator, tol: float, restrict: Callable[[Tensor], Tensor] | None = None, *, squared: bool = True
     ) -> Product:
-        """Return what L, which is in float64, makes of the block, as exactly as an error of ``tol`` needs it.
+        """Return what L makes of the block, as exactly as an error of ``tol`` needs it: in float64, if that is small.
 
         ``squared`` says whether the inner products of L X are wanted where they would be of use.
         """
         X, LX = self.X, self._spare
-        eps, parts, squares = torch.finfo(X.dtype).eps, [], None
-        if tol >= EXACT_TOL:
+        eps, restricted, squares = torch.finfo(X.dtype).eps, None, None
+        if tol < EXACT_TOL:
+            H, restricted = self._exact_image(L, LX, restrict)
+            inside, products = torch.finfo(torch.float64).eps, 0.0
+        else:
             self.L.three_term(X, None, 1.0, 0.0, out=LX)
             if squared:
                 H, squares = grams((X, LX), (LX, LX))
             else:
                 H = gram(X, LX)
-            size = lengths(LX) if squares is None else squares.diagonal().sqrt()
             inside, products = eps, eps * self.high / L.n**0.5
-        else:
-            rows = []
-            for j in range(0, X.shape[1], COLUMNS):
-                columns = L @ X[:, j : j + COLUMNS].to(torch.float64)
-                if restrict is not None:
-                    parts.append(restrict(columns))
-                rows.append(gram(X, columns))
-                LX[:, j : j + COLUMNS] = columns
-            H, size, inside, products = torch.cat(rows, dim=1), lengths(LX), torch.finfo(torch.float64).eps, 0.0
+            restricted = restrict and restrict(LX)
+        size = lengths(LX) if squares is None else squares.diagonal().sqrt()
         H = (H + H.mT) / 2
         # The vectors are orthonormal to their own rounding, which scales H.
         rounding = ROUNDING * (inside * size + products + eps * H.diagonal().abs())
-        restricted = torch.cat(parts, dim=1) if parts else restrict and restrict(LX)
         return Product(LX, H, squares, rounding.cpu(), restricted)
 
+    def _exact_image(
+        self, L: Operator, out: Tensor, restrict: Callable[[Tensor], Tensor] | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Write L X, made in float64, to ``out``; return X^T L X, and L X on a coarser graph if asked for."""
+        X = self.X
+        by_rows = L.exact_rows(X) if restrict is None and isinstance(L, SparseOperator) else None
+        if by_rows is not None:
+            return image_gram(by_rows, X, out), None
+        D, inner, restricted = L.double(), [], []
+        for j in range(0, X.shape[1], COLUMNS):
+            columns = D @ X[:, j : j + COLUMNS].to(torch.float64)
+            if restrict is not None:
+                restricted.append(restrict(columns))
+            inner.append(gram(X, columns))
+            out[:, j : j + COLUMNS] = columns
+        L.products += D.products
+        L.passes += D.passes
+        return torch.cat(inner, dim=1), torch.cat(restricted, dim=1) if restricted else None
+
     def align(self, L: Operator, tol: float) -> Tensor:
-        r"""Turn to the Ritz vectors of L, which is in float64, and return how they may still be mixed, ``(s, s)``.
+        r"""Turn to the Ritz vectors of L and return how they may still be mixed, ``(s, s)``.
 
         Vector i holds about $e_i^\top (L - \theta_i) e_j / (\theta_j - \theta_i)$ of the frequency of vector j, where
         $e_i$ is what it leaks. That is the product of their residuals, which is known, over the frequency at which they
@@ -416,7 +430,7 @@ class FilteredBlock:
         """Return Rayleigh quotients, vectors and residuals of the first k in float64; the block is spent.
 
         The vectors are ``(n, k)`` after the known null vectors, which come first. With ``again`` the others are told by
-        L, which is in float64 then, and else they are what the last product has told.
+        L, and else they are what the last product has told.
         """
         self._spare, self._third = self.X.new_empty(0), None
         X, self.X = self.X, self.X.new_empty(0, self.X.shape[1])
