@@ -5,13 +5,14 @@ import torch
 
 from krylow.linalg import row_blocks
 from krylow.linalg.row_blocks import (
-    combine,
     exact_gram,
     exact_product_,
     gram,
     grams,
+    image_gram,
     lengths,
     orthonormalize_,
+    recombine_,
     residual_gram,
     rotate_,
     subtract_,
@@ -91,6 +92,19 @@ def by(request, monkeypatch):
         monkeypatch.setattr(row_blocks, "thread_count", lambda: 3)
 
 
+@pytest.mark.parametrize("by", ["numpy", "threads"], indirect=True)
+def test_an_image_is_written_by_rows_and_its_products_are_exact(by):
+    generator = torch.Generator().manual_seed(1)
+    X, Y = torch.randn(7000, 5, generator=generator), torch.randn(7000, 5, dtype=F64, generator=generator)
+
+    def image(i, j, room):
+        room[:] = Y[i:j].numpy()
+
+    written = torch.empty_like(X)
+    torch.testing.assert_close(image_gram(image, X, written), X.double().mT @ Y, rtol=1e-13, atol=1e-11)
+    torch.testing.assert_close(written, Y.float(), rtol=0, atol=0)
+
+
 def test_all_ways_through_the_rows_agree(by):
     generator = torch.Generator().manual_seed(0)
     X, Y = (torch.randn(7000, 5, generator=generator) for _ in range(2))
@@ -107,7 +121,13 @@ def test_all_ways_through_the_rows_agree(by):
     torch.testing.assert_close(room[:, 1:], x @ C[:, :2], rtol=1e-14, atol=1e-14)
     assert not room[:, 0].any()
     both = torch.cat([x, y], dim=1) @ torch.cat([C, 2 * C])
-    torch.testing.assert_close(combine([x, y], torch.cat([C, 2 * C])), both, rtol=1e-13, atol=1e-13)
+    first, second = x.clone(), torch.zeros(7000, 4, dtype=F64)
+    turn = torch.randn(10, 7, dtype=F64, generator=generator)
+    recombine_([first, y], turn, [first, second[:, 1:3]])
+    torch.testing.assert_close(
+        torch.cat([first, second[:, 1:3]], dim=1), torch.cat([x, y], dim=1) @ turn, rtol=1e-12, atol=1e-12
+    )
+    assert not second[:, [0, 3]].any()
     subtract_(both, [x, y], [C, 2 * C])
     torch.testing.assert_close(both, torch.zeros_like(both), rtol=0, atol=1e-13)
     torch.testing.assert_close(rotate_(x.clone(), C @ C.mT), x @ (C @ C.mT), rtol=1e-13, atol=1e-13)

@@ -158,3 +158,31 @@ def test_quotients_and_residuals_of_unit_vectors(monkeypatch, compiled):
         torch.testing.assert_close(found, theta)
         torch.testing.assert_close(residuals, (Y - theta * X).norm(dim=0))
     assert L.products == 40
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_of_a_product_are_float64_whatever_its_factors_are(dtype, monkeypatch):
+    monkeypatch.setattr(csr_kernels, "LEAST_WORK", 0)
+    M = matrix()
+    L = SparseOperator(*(torch.from_numpy(part) for part in (M.indptr, M.indices, M.data))).like(
+        torch.from_numpy(M.data).to(dtype)
+    )
+    X = torch.randn(300, 5, generator=torch.Generator().manual_seed(0))
+    expected = L.double().to_scipy() @ X.double().numpy()
+    rows, room = L.exact_rows(X), np.full((93, 5), np.nan)
+    rows(7, 100, room)
+    np.testing.assert_allclose(room, expected[7:100], rtol=1e-14, atol=1e-13)
+    assert (L.products, L.passes) == (5, 1)
+    assert L.exact_rows(X.mT.contiguous().mT) is None
+
+
+@pytest.mark.parametrize("work", [0, 10**9], ids=["compiled", "plain"])
+def test_quotients_of_a_block_in_float64_on_an_operator_in_float32(work, monkeypatch):
+    monkeypatch.setattr(csr_kernels, "LEAST_WORK", work)
+    M = matrix()
+    L = SparseOperator(*(torch.from_numpy(part) for part in (M.indptr, M.indices, M.data))).single()
+    X = torch.linalg.qr(torch.randn(300, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))).Q
+    image = torch.from_numpy(L.double().to_scipy() @ X.numpy())
+    found, residuals = L.quotients(X, torch.zeros(4, dtype=torch.float64))
+    torch.testing.assert_close(found, (X * image).sum(0), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(residuals, torch.linalg.vector_norm(image - X * found, dim=0), rtol=1e-9, atol=0)

@@ -107,7 +107,7 @@ def exact_product_(X: Tensor, C: Tensor, out: Tensor) -> Tensor:
     x, c, into = _array(X), _array(C.contiguous()), _array(out)
 
     def write(i: int, j: int) -> None:
-        _write_product(_cast(x[i:j], torch.float64, 1), c, into[i:j])
+        (torch if isinstance(x, Tensor) else np).matmul(_cast(x[i:j], torch.float64, 1), c, out=into[i:j])
 
     _shares(X, write)
     return out
@@ -124,20 +124,20 @@ def rotate_(X: Tensor, C: Tensor) -> Tensor:
     return X
 
 
-def combine(parts: Sequence[Tensor], C: Tensor) -> Tensor:
-    """Return [parts] C, row block by row block."""
-    like = parts[0]
-    out = torch.empty(like.shape[0], C.shape[1], dtype=like.dtype, device=like.device)
-    split = C.to(like).split([part.shape[1] for part in parts])
-    into, (first, *others) = _array(out), [(_array(part), _array(c)) for part, c in zip(parts, split, strict=True)]
+def recombine_(parts: Sequence[Tensor], C: Tensor, into: Sequence[Tensor]) -> None:
+    """Write [parts] C side by side to blocks that may be some of the parts, row block by row block."""
+    split = C.to(parts[0]).split([part.shape[1] for part in parts])
+    (first, *others) = [(_array(part), _array(c.contiguous())) for part, c in zip(parts, split, strict=True)]
+    targets, ends = [_array(block) for block in into], np.cumsum([0, *(block.shape[1] for block in into)])
 
-    def write(i: int, j: int) -> None:
-        _write_product(first[0][i:j], first[1], into[i:j])
+    def work(i: int, j: int) -> None:
+        total = _product(first[0][i:j], first[1], 1)
         for part, c in others:
-            into[i:j] += _product(part[i:j], c)
+            total += _product(part[i:j], c)
+        for target, start, end in zip(targets, ends[:-1], ends[1:], strict=True):
+            target[i:j] = total[:, start:end]
 
-    _shares(out, write)
-    return out
+    _shares(parts[0], work)
 
 
 def subtract_(X: Tensor, parts: Sequence[Tensor], factors: Sequence[Tensor]) -> None:
@@ -168,13 +168,9 @@ def _cast(x: Any, dtype: torch.dtype, room: int) -> Any:
     return there
 
 
-def _product(x: Any, c: Any) -> Any:
+def _product(x: Any, c: Any, room: int = 0) -> Any:
     """Return x c, in a room of this thread."""
-    return x @ c if isinstance(x, Tensor) else np.matmul(x, c, out=_room((len(x), c.shape[1]), x.dtype))
-
-
-def _write_product(x: Any, c: Any, out: Any) -> None:
-    (torch if isinstance(x, Tensor) else np).matmul(x, c, out=out)
+    return x @ c if isinstance(x, Tensor) else np.matmul(x, c, out=_room((len(x), c.shape[1]), x.dtype, room))
 
 
 def _room(shape: tuple[int, ...], dtype: Any, which: int = 0) -> Any:

@@ -10,11 +10,13 @@ closer together the frequencies sought are, and its inverse is what a correction
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from krylow._memory import empty
 from krylow.linalg.components import NullSpace
 from krylow.operators import SparseOperator
 from krylow.refine.spectrum import spectrum_top
@@ -25,6 +27,8 @@ FLOOR = 0.25
 ABOVE = 1.01
 #: Steps of a solution between two removals of vectors far below 0.
 CLEAN = 6
+#: Rows whose entries are scaled at a time.
+ROWS = 1 << 13
 #: Steps of the search for the first frequency, how many of them make one look, and the relative change that ends it.
 FIRST_STEPS, LOOK, SETTLED = 80, 4, 2e-2
 
@@ -50,62 +54,72 @@ class Pencil:
     mass: Tensor
     top: float
 
-    def to_graph(self, Y: Tensor) -> Tensor:
-        r"""Return $M^{-1/2} Y$: vectors of B as vectors of L."""
-        return Y * self.mass.rsqrt()
+    def to_graph_(self, Y: Tensor) -> Tensor:
+        r"""Replace vectors of B by vectors of L, $M^{-1/2} Y$, and return them."""
+        return Y.mul_(self.mass.rsqrt())
 
-    def from_graph(self, X: Tensor) -> Tensor:
-        r"""Return $M^{1/2} X$: vectors of L as vectors of B."""
-        return X * self.mass.sqrt()
+    def from_graph_(self, X: Tensor) -> Tensor:
+        r"""Replace vectors of L by vectors of B, $M^{1/2} X$, and return them."""
+        return X.mul_(self.mass.sqrt())
 
-    def solve(self, R: Tensor, degree: int, low: float, deep: Tensor) -> Tensor:
-        r"""Return $M^{-1/2} q(B) M^{-1/2} R$, about $(L - \sigma)^{-1} R$ where B is at least ``low``.
+    def solve_(self, R: Tensor, degree: int, low: float, deep: Tensor) -> Tensor:
+        r"""Return $M^{-1/2} q(B) M^{-1/2} R$ and spend R: about $(L - \sigma)^{-1} R$ where B is at least ``low``.
 
         q is Chebyshev's: $1 - x q(x)$ is as small on [low, top] as a polynomial of this degree that is 1 at 0 can be.
         The orthonormal vectors ``deep`` ``(n, p)`` of B, far below 0, are left out: their polynomial would cover all
         others by rounding. Costs degree - 1 products a column.
         """
 
-        def without(Y: Tensor) -> Tensor:
-            return torch.addmm(Y, deep, deep.mT @ Y, alpha=-1) if deep.shape[1] else Y
+        def without_(Y: Tensor) -> Tensor:
+            return Y.addmm_(deep, deep.mT @ Y, alpha=-1) if deep.shape[1] else Y
 
-        right = without(self.to_graph(R))
+        right = without_(self.to_graph_(R))
         center, half = (self.top + low) / 2, (self.top - low) / 2
         ratio = center / half
         rho = 1 / ratio
-        y, previous = right / center, torch.zeros_like(right)
+        y, previous = (empty(*right.shape, dtype=right.dtype, device=right.device) for _ in range(2))
+        torch.div(right, center, out=y)
+        previous.zero_()
         for step_number in range(1, degree):
             following = 1 / (2 * ratio - rho)
             a = 2 * following / half
             step = self.operator.three_term(y, previous, -a, 1 + following * rho, -following * rho, out=previous)
             previous, y = y, step.add_(right, alpha=a)
             if step_number % CLEAN == 0:
-                previous, y = without(previous), without(y)
+                previous, y = without_(previous), without_(y)
             rho = following
-        return self.to_graph(y)
+        return self.to_graph_(y)
 
 
 def scale(L: SparseOperator, shift: float) -> Pencil:
     """Return L scaled by its diagonal with this shift. Costs 14 products with B, which its counters have."""
     L = _with_diagonal(L)
-    row = L.row
     diagonal = L.diagonal().double()
     mass = torch.maximum((diagonal - shift).abs(), FLOOR * diagonal.abs())
     fits = mass > torch.finfo(torch.float64).eps * mass.max()
     mass = torch.where(fits, mass, mass[fits].mean() if bool(fits.any()) else torch.ones_like(mass))
-    root = mass.rsqrt()
-    values = L.values.detach().double() * root[row]
-    values = values * root[L.col]
-    values = torch.where(row == L.col, values - shift / mass[row], values)
-    B = L.like(values.to(L.dtype))
+    root, values = mass.rsqrt(), torch.empty_like(L.values)
+    for at, row in _by_rows(L):
+        col = L.col[at]
+        scaled = L.values[at].detach().double() * root[row] * root[col]
+        values[at] = torch.where(row == col, scaled - shift / mass[row], scaled).to(L.dtype)
+    B = L.like(values)
     return Pencil(B, shift, mass.to(L.dtype)[:, None], ABOVE * spectrum_top(B))
+
+
+def _by_rows(L: SparseOperator) -> Iterator[tuple[slice, Tensor]]:
+    """Return where the entries of some rows are, and the row of each of them, for all rows in turn."""
+    for start in range(0, L.n, ROWS):
+        crow = L.crow[start : start + ROWS + 1]
+        rows = torch.arange(start, start + crow.numel() - 1, device=L.device)
+        yield slice(int(crow[0]), int(crow[-1])), torch.repeat_interleave(rows, crow.diff())
 
 
 def _with_diagonal(L: SparseOperator) -> SparseOperator:
     """Return L with an entry for every place on its diagonal, where those that are zero may be missing."""
-    row = L.row
-    if int((row == L.col).sum()) == L.n:
+    if sum(int((row == L.col[at]).sum()) for at, row in _by_rows(L)) == L.n:
         return L
+    row = L.row
     nodes = torch.arange(L.n, device=L.device)
     values = torch.cat([L.values.detach(), L.values.new_zeros(L.n)])
     return SparseOperator.from_coo(torch.cat([row, nodes]), torch.cat([L.col, nodes]), values, L.n, psd=L.psd)
@@ -124,8 +138,9 @@ def first_frequency(L: SparseOperator, null: NullSpace | None, generator: torch.
         return v if null is None else null.remove(v[:, None])[:, 0]
 
     x = clean(torch.randn(L.n, dtype=L.dtype, device=L.device, generator=generator) * inverse.sqrt())
-    basis = (x / torch.linalg.vector_norm(x))[None]
-    products = (L @ basis[0])[None]
+    basis, products = torch.empty(2, 3, L.n, dtype=L.dtype, device=L.device)
+    basis[0], count = x / torch.linalg.vector_norm(x), 1
+    products[0] = L @ basis[0]
     theta, seen = float(basis[0] @ products[0]), []
     for step in range(FIRST_STEPS):
         seen.append(theta)
@@ -133,13 +148,14 @@ def first_frequency(L: SparseOperator, null: NullSpace | None, generator: torch.
             break
         w = clean(inverse * (products[0] - theta * basis[0]))
         for _ in range(2):
-            w = w - (basis @ w) @ basis
+            w -= (basis[:count] @ w) @ basis[:count]
             size = torch.linalg.vector_norm(w)
             if float(size) == 0:
                 return theta
-            w = w / size
-        basis, products = torch.cat([basis, w[None]]), torch.cat([products, (L @ w)[None]])
-        H = basis @ products.mT
+            w /= size
+        basis[count], products[count] = w, L @ w
+        V, LV = basis[: count + 1], products[: count + 1]
+        H = V @ LV.mT
         values, vectors = torch.linalg.eigh((H + H.mT) / 2)
         theta, y = float(values[0]), vectors[:, 0]
         direction = y.clone()
@@ -147,5 +163,6 @@ def first_frequency(L: SparseOperator, null: NullSpace | None, generator: torch.
         direction = direction - (direction @ y) * y
         size = torch.linalg.vector_norm(direction)
         kept = torch.stack([y, direction / size]) if float(size) > 0 else y[None]
-        basis, products = kept @ basis, kept @ products
+        count = len(kept)
+        basis[:count], products[:count] = kept @ V, kept @ LV
     return theta

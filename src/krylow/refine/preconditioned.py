@@ -20,9 +20,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from krylow._memory import empty
 from krylow.linalg.components import NullSpace
-from krylow.linalg.row_blocks import combine, gram, orthonormalize_, subtract_
+from krylow.linalg.row_blocks import gram, lengths, orthonormalize_, recombine_, rotate_, subtract_
 from krylow.operators import SparseOperator
+from krylow.operators.base import COLUMNS
 from krylow.refine.chebyshev import DOUBT, SINGLE_TOL, Outcome, conclude
 from krylow.refine.filtered import FilteredBlock
 from krylow.refine.pencil import first_frequency, scale
@@ -111,9 +113,12 @@ def preconditioned_subspace(
         search.correct(tol / DOUBT, watch)
     except KeyboardInterrupt:
         search.outcome = replace(search.outcome, interrupted=True)
-    block = FilteredBlock(A, search.X, 0.0, beside=null)
-    block.theta = search.theta
-    pairs = conclude(D, block, k, search.outcome, 0.0)
+    X, theta, outcome = search.X, search.theta, search.outcome
+    del search  # and what it keeps beside its block
+    block = FilteredBlock(A, X, 0.0, beside=null)
+    del X
+    block.theta = theta
+    pairs = conclude(D, block, k, outcome, 0.0)
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
     return pairs
@@ -157,7 +162,7 @@ class Search:
         self.theta = torch.full((X.shape[1],), torch.inf, dtype=torch.float64)
         self.outcome = Outcome(math.inf, 0)
         self._columns = min(X.shape[1], -(-self.wanted // 16) * 16)
-        self._LX, self._deep = self.X, self.X[:, :0]
+        self._LX, self._deep = self.X.new_empty(0), self.X.new_empty(self.X.shape[0], 0)
         self._low, self._end, self._complete = 1.0, 0.0, False
         self._last: tuple[Tensor, Tensor] | None = None  # the direction of the last step, and its product
         self._inner = torch.empty(0)  # of X and that direction
@@ -171,41 +176,48 @@ class Search:
         if self.null is not None:
             self.X = orthonormalize_(self._clean_(self.X))
 
-    def basis(self) -> Tensor:
-        """Return null vectors and block, ``(n, count + s)``."""
-        return self.X if self.null is None else torch.cat([self.null.basis(dtype=self.X.dtype), self.X], dim=1)
-
     def filter(self, shift: float) -> None:
         """Filter the block through pencils of better and better shifts, then rotate it to Ritz vectors of L."""
         goal, low = ROUGH, math.inf
         for _ in range(ROUNDS):
             self.pencil = scale(self.A, shift)
-            # B's own vectors next to the null ones grow the most: the filter has to know of them from the start.
-            start = self.pencil.from_graph(self.basis()[:, : self.X.shape[1]]).contiguous()
-            block = FilteredBlock(self.pencil.operator, start, self.pencil.top)
-            del start
+            self.X = self.pencil.from_graph_(self._with_null())
+            block = FilteredBlock(self.pencil.operator, self.X, self.pencil.top)
             try:
                 self._sweep(block, min(low, block.high / FIRST_CUT), goal)
                 if self._settled(block) and goal > COARSE:
                     self._sweep(block, float(block.theta[-1]), COARSE)
+                self._deep = block.X[:, block.theta.to(block.X.device) < -NEAR].contiguous()
+                self._low, self._end = float(block.theta[-1]), float(block.theta[self.k - 1])
+                self._complete = self._settled(block)
+                if self._complete:
+                    break
+                goal = COARSE if self._end >= -NEAR else ROUGH
+                shift = self._last_of_graph(block)
+                low = 2 * max(self._low - self._end, 1e-3 * block.high)
             finally:
-                self._take(self.pencil.to_graph(block.X))
+                self.X = block.X
+                del block  # before another one takes its room
+                self._take(self.pencil.to_graph_(self.X))
                 self._count()
-            self._deep = block.X[:, block.theta.to(block.X.device) < -NEAR].contiguous()
-            self._low, self._end = float(block.theta[-1]), float(block.theta[self.k - 1])
-            self._complete = self._settled(block)
-            if self._complete:
-                del block
-                break
-            goal = COARSE if self._end >= -NEAR else ROUGH
-            shift = self._last_of_graph(block)
-            low = 2 * max(self._low - self._end, 1e-3 * block.high)
-            del block  # before another one takes its room
         self._low = min(max(self._low, 1e-3 * self.pencil.top), 0.5 * self.pencil.top)
         self._LX = self.A @ self.X
         H = gram(self.X, self._LX).cpu()
         self.theta, Q = torch.linalg.eigh((H + H.mT) / 2)
-        self.X, self._LX = combine([self.X], Q), combine([self._LX], Q)
+        for part in (self.X, self._LX):
+            rotate_(part, Q.to(part.device))
+
+    def _with_null(self) -> Tensor:
+        """Return null vectors and as much of the block as fits beside them.
+
+        B's own vectors next to the null ones grow the most: the filter has to know of them from the start.
+        """
+        if self.null is None:
+            return self.X
+        X = empty(*self.X.shape, dtype=self.X.dtype, device=self.X.device)
+        count = self.null.count
+        X[:, :count], X[:, count:] = self.null.basis(dtype=X.dtype), self.X[:, : X.shape[1] - count]
+        return X
 
     def _sweep(self, block: FilteredBlock, low: float, goal: float) -> None:
         """Sweep until the error of B's own wanted vectors is at most ``goal``, or all are far below the shift."""
@@ -233,9 +245,12 @@ class Search:
 
     def _last_of_graph(self, block: FilteredBlock) -> float:
         """Return a number just above L's wanted frequencies, from the Rayleigh quotients of the filtered vectors."""
-        X = self.pencil.to_graph(block.X[:, self.k - self.wanted :]).contiguous()
-        quotients = (X * (self.A @ X)).sum(0, dtype=torch.float64) / X.square().sum(0, dtype=torch.float64)
-        last, following = quotients.sort().values[self.wanted - 1 : self.wanted + 1].tolist()
+        quotients = []
+        for j in range(self.k - self.wanted, block.X.shape[1], COLUMNS):
+            X = self.pencil.to_graph_(block.X[:, j : j + COLUMNS].clone(memory_format=torch.contiguous_format))
+            products = (self.A @ X).mul_(X).sum(0, dtype=torch.float64)
+            quotients.append(products / lengths(X).square())
+        last, following = torch.cat(quotients).sort().values[self.wanted - 1 : self.wanted + 1].tolist()
         return last + BETWEEN * (following - last)
 
     def correct(self, tol: float, watch: Watch | None) -> None:
@@ -300,8 +315,10 @@ class Search:
         by which what was joined coupled the old vectors.
         """
         s, c = self.X.shape[1], self._columns
-        R = torch.addcmul(self._LX[:, :c], self.X[:, :c], self.theta[:c].to(self.X), value=-1)
-        W = self.pencil.solve(R, degree, self._low, self._deep)
+        R = empty(self.X.shape[0], c, dtype=self.X.dtype, device=self.X.device)
+        torch.addcmul(self._LX[:, :c], self.X[:, :c], self.theta[:c].to(self.X), value=-1, out=R)
+        W = self.pencil.solve_(R, degree, self._low, self._deep)
+        del R
         self._count()
         parts = [self.X] if self._last is None else [self.X, self._last[0]]
         W = self._orthonormalized(W, parts)
@@ -320,11 +337,11 @@ class Search:
         both = torch.cat([C, direction], dim=1)
         self._inner = both.mT @ H @ both
         self.theta = values[:s]
-        self.X, self._LX, self._last = (
-            combine(parts, C),
-            combine(products, C),
-            (combine(parts, direction), combine(products, direction)),
-        )
+        # In place, where X and the corrections were: these are directions from now on.
+        P, LP = W[:, : direction.shape[1]], LW[:, : direction.shape[1]]
+        recombine_(parts, both, [self.X, P])
+        recombine_(products, both, [self._LX, LP])
+        self._last = P, LP
         return C, S
 
     def _orthonormalized(self, W: Tensor, parts: list[Tensor]) -> Tensor:
