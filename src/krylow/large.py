@@ -163,8 +163,8 @@ def _dtype(L: Operator, options: Options, *, exact: bool = False) -> torch.dtype
     """
     if not in_single(L.detach(), options.tol):
         return L.dtype
-    held = exact and isinstance(L, SparseOperator) and _held_by_single(L.values.detach())
-    return torch.float32 if rough(options.tol) or held else L.dtype
+    suffices = rough(options.tol) or (exact and isinstance(L, SparseOperator) and _held_by_single(L.values.detach()))
+    return torch.float32 if suffices else L.dtype
 
 
 def _held_by_single(values: Tensor) -> bool:

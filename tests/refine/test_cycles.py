@@ -49,6 +49,16 @@ def test_the_error_is_reached_and_told(problem, dtype, tol):
     torch.testing.assert_close(block.theta, lam, rtol=1e3 * eps, atol=1e3 * eps)
 
 
+def test_a_smoother_that_leaves_too_much_near_the_end_is_made_stronger(problem, monkeypatch):
+    monkeypatch.setattr(cycles, "SMOOTHING_FINE", 1)
+    monkeypatch.setattr(cycles, "ROUGH", math.inf)
+    _, outcome, error = run(problem, torch.float64, 1e-7)
+    assert outcome is not None
+    assert error <= 3 * outcome.error <= 3e-7
+    monkeypatch.setattr(cycles, "SMOOTHING_MOST", 1)
+    assert run(problem, torch.float64, 1e-7)[1] is None
+
+
 def test_a_correction_takes_the_error_away(problem):
     """With the wrong sign, or without the overrating of coarse frequencies, it would not."""
     L, level, coarse, truth = problem

@@ -54,7 +54,7 @@ class Reordered:
 
 def reordered(L: SparseOperator, dtype: torch.dtype | None = None) -> Reordered:
     """Return L with its nodes in the order of a walk, in a ``dtype`` or its own. No gradient, on the host."""
-    return permuted(L, torch.from_numpy(walk(L).order), dtype)
+    return permuted(L, torch.from_numpy(walk(L).order).long(), dtype)
 
 
 def permuted(L: SparseOperator, order: Tensor, dtype: torch.dtype | None = None) -> Reordered:

@@ -86,7 +86,8 @@ def _walk(crow: np.ndarray, col: np.ndarray, values: np.ndarray, *, back: bool =
     kernel = asking(_walk_twice)
     if kernel is not None:
         order, labels, components, widest = kernel(crow, col, values, not values.all(), back)
-        return Walk(order.astype(np.int64), labels.astype(np.int64), int(components), int(widest) / (crow.size - 1))
+        labels = labels.astype(np.int64) if components > 1 else np.zeros(order.size, np.int64)  # takes no room
+        return Walk(order, labels, int(components), int(widest) / (crow.size - 1))
     n = crow.size - 1
     zeros = not values.all()  # entries that are there but zero join nothing; to drop them writes into the indices
     linked = csr_array((values != 0, col, crow), shape=(n, n), copy=zeros)

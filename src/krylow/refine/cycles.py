@@ -26,6 +26,9 @@ from krylow.start.aggregation import Aggregation
 #: The smoother's degree, for errors down to this one and below, and the part of the spectrum's top that it begins at.
 #: What it leaves of high frequencies looks like low ones to the coarser graph, and spoils the correction there.
 SMOOTHING, SMOOTHING_FINE, FINE_TOL, SMOOTH_CUT = 8, 16, 1e-4, 30
+#: Near the end it is doubled, up to this one, where a cycle leaves this part of the error: frequencies too low for the
+#: smoother and too high for the coarser graph are what is left where aggregates have many nodes.
+SMOOTHING_MOST, STIFF = 128, 0.5
 #: Its least degree for aggregates of so many nodes on average; half as many where there are fewer aggregates a column.
 SMOOTHING_WIDE, WIDE, FEW = 12, 64, 100
 #: While the error is this many times what is asked for, float32 products tell enough of it.
@@ -35,6 +38,8 @@ ROUGH = 100
 DAMPED = 0.85
 #: Relative residual and most steps of the solves on the coarser graph.
 COARSE_TOL, COARSE_STEPS = 0.1, 300
+#: Columns that are solved for together there: their room is several times theirs.
+AT_A_TIME = 32
 #: Most cycles, and the part of the error that one has to leave at most.
 CYCLES, PAYS = 20, 0.7
 #: The part of a coupling that is doubted: it lowers the distance of two frequencies.
@@ -122,7 +127,9 @@ def run_cycles(
             if outcome.error <= tol or tied(block, outcome, k, tol):
                 outcome = replace(outcome, settled=True)
                 break
-            if outcome.error > PAYS * before:
+            if STIFF * before < outcome.error <= ROUGH * tol and degree < SMOOTHING_MOST:
+                degree *= 2
+            elif outcome.error > PAYS * before:
                 return None
             Z = (1.0 if math.isinf(before) else DAMPED) * look.Z @ look.back
             level.subtract_(block.X, Z)
@@ -215,18 +222,22 @@ def _high_part(block: FilteredBlock, degree: int, low: float, former: Tensor, in
 
 
 def _coarse_solve(C: SparseOperator, coarse: Coarsest, rho: Tensor, shift: Tensor) -> Tensor:
-    """Return (C - shift_i)^-1 rho_i on the complement of the coarse answer, to a modest residual."""
+    """Return (C - shift_i)^-1 rho_i on the complement of the coarse answer, to a modest residual; some at a time."""
     A = single(C)
-    V, rho, shift = coarse.V.to(A.dtype), rho.to(A.dtype), shift.to(A.dtype)
+    V, shift, inverse = coarse.V.to(A.dtype), shift.to(A.dtype), coarse.inverse
+    Z = torch.empty(rho.shape, dtype=A.dtype, device=rho.device)
 
     def outside_(Y: Tensor) -> Tensor:
         return Y.addmm_(V, V.mT @ Y, alpha=-1)
 
-    def multiply(Y: Tensor) -> Tensor:
-        return outside_(A @ Y).addcmul_(shift, Y, value=-1)
-
-    inverse = coarse.inverse
     near = None if inverse is None else lambda Y: outside_(inverse(Y))
-    right = outside_(rho.clone())
-    solved = conjugate_gradients(multiply, right, steps=COARSE_STEPS, tol=COARSE_TOL, preconditioner=near)
-    return outside_(solved.x)
+    for j in range(0, rho.shape[1], AT_A_TIME):
+        part = slice(j, j + AT_A_TIME)
+
+        def multiply(Y: Tensor, own: Tensor = shift[part]) -> Tensor:
+            return outside_(A @ Y).addcmul_(own, Y, value=-1)
+
+        right = outside_(rho[:, part].to(A.dtype, memory_format=torch.contiguous_format, copy=True))
+        solved = conjugate_gradients(multiply, right, steps=COARSE_STEPS, tol=COARSE_TOL, preconditioner=near)
+        Z[:, part] = outside_(solved.x)
+    return Z

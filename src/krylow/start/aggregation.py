@@ -105,7 +105,7 @@ def joined(L: SparseOperator, vector: Tensor, labels: np.ndarray, count: int) ->
     parts = (torch.from_numpy(part).to(L.device) for part in _joined_rows(crow, col, values, labels, weights, count))
     coarse = SparseOperator(*parts, psd=L.psd)
     coarse.narrow(*L.gershgorin())  # the columns of P are orthonormal
-    place = torch.from_numpy(labels.astype(np.int64)).to(L.device)
+    place = torch.from_numpy(labels.astype(np.int64, copy=False)).to(L.device)
     own, vector = (torch.from_numpy(part).to(L.device) for part in (weights, sizes))
     return Aggregation(place, own, coarse, vector, _share_alone(place, count))
 

@@ -66,7 +66,9 @@ def community_block(
     V = V[:, :most]
     X = empty(L.n, columns, dtype=torch.float32, device=L.device)
     level.prolong(V, X[:, :most])
-    others = gaussian(L, columns - most, generator=generator, dtype=X.dtype)
+    others = gaussian(
+        L, columns - most, generator=generator, out=empty(L.n, columns - most, dtype=X.dtype, device=L.device)
+    )
     level.subtract_(others, V @ (V.mT @ level.restrict(others)))  # the others are orthogonal to the planted ones
     X[:, most:] = orthonormalize_(others)
     return X
