@@ -14,6 +14,8 @@ from torch import Tensor
 LINE = 64
 #: Bytes of a large page. Arrays of so many are mapped by themselves, and begin at one.
 PAGE = 1 << 21
+#: From so many on, an end that would fill less than half of another one comes in small pages.
+MANY = 2
 
 
 def empty(*shape: int, dtype: torch.dtype, device: torch.device | str = "cpu") -> Tensor:
@@ -55,8 +57,13 @@ def _room(size: int) -> np.ndarray:
     if size < PAGE or advice is None:
         return _aligned(np.empty(size + LINE, dtype=np.uint8), size, LINE)
     mapped = mmap.mmap(-1, (size // PAGE + 2) * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    mapped.madvise(advice)
-    return _aligned(np.frombuffer(mapped, dtype=np.uint8), size, PAGE)
+    whole = np.frombuffer(mapped, dtype=np.uint8)
+    room = _aligned(whole, size, PAGE)
+    pages, rest = divmod(size, PAGE)
+    if rest > (PAGE // 2 if pages >= MANY else 0):
+        pages += 1
+    mapped.madvise(advice, room.ctypes.data - whole.ctypes.data, pages * PAGE)
+    return room
 
 
 def _aligned(room: np.ndarray, size: int, step: int) -> np.ndarray:

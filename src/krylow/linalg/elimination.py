@@ -140,8 +140,8 @@ class Condensed:
     def below(self, factor: Factor, sigma: float) -> tuple[int, float] | None:
         r"""Return how many eigenvalues of the matrix, without the shift, lie below ``sigma``, and the count's rounding.
 
-        The second number is roughly by how much ``sigma`` may be off. The order is that of a factor of S; None without
-        a light one. With r the :attr:`reach`, $S - \sigma' M$ at $\sigma' = \sigma / (1 - \sigma r)$ lies below what
+        The second number is roughly by how much ``sigma`` may be off. None where a factor, that of S to begin with, is
+        not light. With r the :attr:`reach`, $S - \sigma' M$ at $\sigma' = \sigma / (1 - \sigma r)$ lies below what
         would be left of $L - \sigma I$: the count may then include what is between the two numbers.
         """
         if not factor.light:
