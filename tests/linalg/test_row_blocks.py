@@ -1,5 +1,7 @@
 """Inner products and rotations of tall blocks, beside those made at once."""
 
+import signal
+
 import pytest
 import torch
 
@@ -131,3 +133,27 @@ def test_all_ways_through_the_rows_agree(by):
     subtract_(both, [x, y], [C, 2 * C])
     torch.testing.assert_close(both, torch.zeros_like(both), rtol=0, atol=1e-13)
     torch.testing.assert_close(rotate_(x.clone(), C @ C.mT), x @ (C @ C.mT), rtol=1e-13, atol=1e-13)
+
+
+def test_ctrl_c_leaves_no_block_half_replaced(monkeypatch):
+    """Between two blocks of rows it waits for the last one, and comes through then."""
+    monkeypatch.setattr(row_blocks, "PIECE", 1)
+    X = torch.randn(7000, 4, dtype=F64, generator=torch.Generator().manual_seed(0))
+    C = torch.randn(4, 4, dtype=F64, generator=torch.Generator().manual_seed(1))
+    product, expected, calls = row_blocks._product, X @ C, []
+
+    def interrupted(*given):
+        calls.append(given)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return product(*given)
+
+    monkeypatch.setattr(row_blocks, "_product", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rotate_(X, C)
+    assert len(calls) > 2
+    torch.testing.assert_close(X, expected, rtol=1e-12, atol=1e-12)
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        recombine_([X], C, [X])
+    torch.testing.assert_close(X, expected @ C, rtol=1e-12, atol=1e-12)

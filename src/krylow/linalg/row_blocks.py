@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from krylow._interrupts import uninterrupted
 from krylow._threads import shared, thread_count
 
 #: Rows whose products are summed before they join the float64 sums.
@@ -120,7 +121,8 @@ def rotate_(X: Tensor, C: Tensor) -> Tensor:
     def turn(i: int, j: int) -> None:
         x[i:j] = _product(x[i:j], c)
 
-    _shares(X, turn)
+    with uninterrupted():
+        _shares(X, turn)
     return X
 
 
@@ -137,7 +139,8 @@ def recombine_(parts: Sequence[Tensor], C: Tensor, into: Sequence[Tensor]) -> No
         for target, start, end in zip(targets, ends[:-1], ends[1:], strict=True):
             target[i:j] = total[:, start:end]
 
-    _shares(parts[0], work)
+    with uninterrupted():
+        _shares(parts[0], work)
 
 
 def subtract_(X: Tensor, parts: Sequence[Tensor], factors: Sequence[Tensor]) -> None:

@@ -1,0 +1,33 @@
+"""Ctrl-C, held back while something must not be left half done."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back until the end: a block whose rows are replaced one after the other is none in between.
+
+    Only the main thread is told of Ctrl-C; in others nothing has to be held back.
+
+    >>> with uninterrupted():
+    ...     done = True
+    >>> done
+    True
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[Any] = []
+    former = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+        if held:
+            signal.raise_signal(signal.SIGINT)
