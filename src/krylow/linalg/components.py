@@ -48,7 +48,7 @@ class NullSpace:
     def basis(self, k: int | None = None, dtype: torch.dtype = torch.float64) -> Tensor:
         """Return the first k null vectors (all, if there are no more) as orthonormal columns ``(n, min(k, count))``.
 
-        They may share the room of :attr:`vector`.
+        They may share the room of ``vector``.
         """
         width = self.count if k is None else min(k, self.count)
         if self.components == 1:
