@@ -13,14 +13,10 @@ from typing import Any
 def uninterrupted() -> Iterator[None]:
     """Hold Ctrl-C back until the end: a block whose rows are replaced one after the other is none in between.
 
-    Only the main thread is told of Ctrl-C; in others nothing has to be held back.
-
-    >>> with uninterrupted():
-    ...     done = True
-    >>> done
-    True
+    Only the main thread is told of Ctrl-C; in others nothing has to be held back. Neither is it where another language
+    handles Ctrl-C, whose handler could not be put back.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
         yield
         return
     held: list[Any] = []

@@ -146,6 +146,15 @@ def test_the_reach_bounds_the_inverse_of_what_is_eliminated(slowest, weighted):
     assert core.reach <= core.farthest <= 8 * core.reach
 
 
+@pytest.mark.parametrize("slowest", [4.0, 40.0])
+def test_the_bound_on_the_way_holds_for_weights_on_neighbours_above_one(slowest):
+    """A normalised Laplacian is not dominated by its diagonal: what a node passes on may be more than it has."""
+    for seed in range(6):
+        W = scipy.sparse.csr_array(scipy.sparse.triu(-roads(seed=seed, weighted=True), 1))
+        core = condense(scipy.sparse.csr_array(kl.laplacian(W + W.T, kind="normalized").to_scipy()), 0.0, slowest)
+        assert 0 < core.reach <= core.farthest
+
+
 def test_the_reach_is_not_known_with_positive_entries():
     L = roads()
     i, j = (int(place[np.flatnonzero(L.tocoo().row != L.tocoo().col)[0]]) for place in L.tocoo().coords)

@@ -8,7 +8,7 @@ import torch
 from krylow.experiments.large import graphs, reference
 from krylow.graph import as_operator
 from krylow.metrics import subspace_error
-from krylow.refine import cycles, filtered
+from krylow.refine import cycles, image
 from krylow.refine.coarsest import solve_coarsest
 from krylow.refine.filtered import FilteredBlock
 from krylow.start.aggregation import aggregate
@@ -110,7 +110,7 @@ def test_residuals_are_those_of_the_sums(problem, monkeypatch):
     inner = coarse.V.mT @ coarse.V
     looks = []
     for exact in (0.0, 1.0):
-        monkeypatch.setattr(filtered, "EXACT_TOL", exact)
+        monkeypatch.setattr(image, "EXACT_TOL", exact)
         looks.append(cycles._look(start(problem, torch.float64), inner, L, level, coarse, K, 8, 8 / 30, 0.5))
     torch.testing.assert_close(looks[0].mixing, looks[1].mixing)
     assert looks[0].left == pytest.approx(looks[1].left)

@@ -95,8 +95,8 @@ def image_gram(image: Callable[[int, int, Any], None], X: Tensor, out: Tensor) -
     x, into = _array(X), _array(out)
 
     def products(i: int, j: int) -> list[Any]:
-        y = _room((min(j, len(x)) - i, x.shape[1]), np.dtype(np.float64))
-        image(i, i + len(y), y)
+        y = _room((j - i, x.shape[1]), np.dtype(np.float64))
+        image(i, j, y)
         into[i:j] = y
         return [_block_gram(_cast(x[i:j], torch.float64, 1), y)]
 

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from krylow.linalg.components import NullSpace
 from krylow.operators import Operator
-from krylow.refine.filtered import EXACT_TOL, FilteredBlock
+from krylow.refine.filtered import FilteredBlock
+from krylow.refine.image import EXACT_TOL
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Evidence, Ritz, rotate, settled
 from krylow.refine.spectrum import single, single_dtype, spectrum_top

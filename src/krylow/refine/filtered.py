@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,22 +30,16 @@ from krylow.linalg.row_blocks import (
     exact_product_,
     gram,
     grams,
-    image_gram,
-    lengths,
     orthonormalize_,
     residual_gram,
     rotate_,
     subtract_,
 )
-from krylow.operators import Operator, SparseOperator
-from krylow.operators.base import COLUMNS
+from krylow.operators import Operator
+from krylow.refine.image import Image, image, needs_exact
 
 #: Columns of a row of float32 that fills a line of the cache: one that straddles lines takes half as long again.
 LINE = 16
-#: For errors below this one, inner products of L X are float64 even inside a block of rows.
-EXACT_TOL = 1e-4
-#: Rounding of the inner products of a block of rows, in units of eps.
-ROUNDING = 2.0
 #: What two vectors leak is hardly ever parallel: the part of their product that is counted as mixing them in any case.
 OVERLAP = 0.02
 #: A filtered vector of which this part left the span of the block is not settled.
@@ -66,31 +59,6 @@ def block_width(k: int, n: int, *, guards: int | None = None, line: int = LINE) 
     """
     guards = max(6, k // 4) if guards is None else guards
     return min(n, -(-(k + guards) // line) * line)
-
-
-class Product(NamedTuple):
-    r"""What L makes of a block X.
-
-    Attributes
-    ----------
-    LX
-        ``(n, s)`` in the block's dtype, in one of its buffers.
-    H
-        $X^\top L X$ ``(s, s)`` float64.
-    squares
-        The inner products of L X ``(s, s)`` float64, from float32 sums; None where H is exact, and
-        where they are not asked for.
-    rounding
-        ``(s,)`` how far H may be off in each row, on the host.
-    restricted
-        L X on a coarser graph, float64, if asked for.
-    """
-
-    LX: Tensor
-    H: Tensor
-    squares: Tensor | None
-    rounding: Tensor
-    restricted: Tensor | None
 
 
 class FilteredBlock:
@@ -344,48 +312,10 @@ class FilteredBlock:
 
     def multiplied(
         self, L: Operator, tol: float, restrict: Callable[[Tensor], Tensor] | None = None, *, squared: bool = True
-    ) -> Product:
-        """Return what L makes of the block, as exactly as an error of ``tol`` needs it: in float64, if that is small.
-
-        ``squared`` says whether the inner products of L X are wanted where they would be of use.
-        """
-        X, LX = self.X, self._spare
-        eps, restricted, squares = torch.finfo(X.dtype).eps, None, None
-        if tol < EXACT_TOL:
-            H, restricted = self._exact_image(L, LX, restrict)
-            inside, products = torch.finfo(torch.float64).eps, 0.0
-        else:
-            self.L.three_term(X, None, 1.0, 0.0, out=LX)
-            if squared:
-                H, squares = grams((X, LX), (LX, LX))
-            else:
-                H = gram(X, LX)
-            inside, products = eps, eps * self.high / L.n**0.5
-            restricted = restrict and restrict(LX)
-        size = lengths(LX) if squares is None else squares.diagonal().sqrt()
-        H = (H + H.mT) / 2
-        # The vectors are orthonormal to their own rounding, which scales H.
-        rounding = ROUNDING * (inside * size + products + eps * H.diagonal().abs())
-        return Product(LX, H, squares, rounding.cpu(), restricted)
-
-    def _exact_image(
-        self, L: Operator, out: Tensor, restrict: Callable[[Tensor], Tensor] | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Write L X, made in float64, to ``out``; return X^T L X, and L X on a coarser graph if asked for."""
-        X = self.X
-        by_rows = L.exact_rows(X) if restrict is None and isinstance(L, SparseOperator) else None
-        if by_rows is not None:
-            return image_gram(by_rows, X, out), None
-        D, inner, restricted = L.double(), [], []
-        for j in range(0, X.shape[1], COLUMNS):
-            columns = D @ X[:, j : j + COLUMNS].to(torch.float64)
-            if restrict is not None:
-                restricted.append(restrict(columns))
-            inner.append(gram(X, columns))
-            out[:, j : j + COLUMNS] = columns
-        L.products += D.products
-        L.passes += D.passes
-        return torch.cat(inner, dim=1), torch.cat(restricted, dim=1) if restricted else None
+    ) -> Image:
+        """Return what L makes of the block (:func:`~krylow.refine.image.image`), in one of its buffers."""
+        A = L if needs_exact(tol) else self.L
+        return image(A, self.X, self._spare, self.high, tol, restrict, squared=squared)
 
     def align(self, L: Operator, tol: float) -> Tensor:
         r"""Turn to the Ritz vectors of L and return how they may still be mixed, ``(s, s)``.

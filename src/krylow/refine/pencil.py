@@ -92,7 +92,10 @@ class Pencil:
 
 
 def scale(L: SparseOperator, shift: float) -> Pencil:
-    """Return L scaled by its diagonal with this shift. Costs 14 products with B, which its counters have."""
+    """Return L scaled by its diagonal with this shift.
+
+    Costs the products of :func:`~krylow.refine.spectrum.spectrum_top` with B, which its counters have.
+    """
     L = _with_diagonal(L)
     diagonal = L.diagonal().double()
     mass = torch.maximum((diagonal - shift).abs(), FLOOR * diagonal.abs())
