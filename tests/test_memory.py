@@ -1,10 +1,12 @@
 """Room for large arrays."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
 
-from krylow._memory import LINE, PAGE, arrays, empty
+from krylow._memory import LINE, PAGE, arrays, discard, empty
 
 
 @pytest.mark.parametrize("rows", [10, PAGE // 64 + 1])
@@ -44,3 +46,15 @@ def test_large_room_goes_back_to_the_system():
     assert used() - before >= 31 * PAGE
     del block
     assert used() - before <= 4 * PAGE
+
+
+def test_discarded_rows_go_back_to_the_system_and_their_neighbours_stay():
+    block = empty(4 * PAGE // 64, 16, dtype=torch.float32).fill_(1.0)
+    rows = block.numpy()
+    discard(rows[100:-100])
+    assert (rows[:100] == 1).all()
+    assert (rows[-100:] == 1).all()
+    if sys.platform == "linux":
+        assert float(rows.mean()) < 0.1  # pages that come back are empty
+    discard(rows[:, ::2])  # nothing is given back that is not in one piece
+    assert (rows[:100] == 1).all()

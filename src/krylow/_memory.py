@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import math
 import mmap
 from typing import Any
@@ -49,6 +51,32 @@ def arrays(*wanted: tuple[int | tuple[int, ...], Any]) -> list[np.ndarray]:
         room[start : start + size].view(dtype).reshape(shape)
         for start, size, (shape, dtype) in zip(starts, sizes, wanted, strict=True)
     ]
+
+
+def discard(x: np.ndarray) -> None:
+    """Give the whole pages inside a contiguous array back to the system, where it takes them; the content is lost.
+
+    For a block that is spent row by row while another one is filled: both together then take the room of one.
+    """
+    advice = getattr(mmap, "MADV_DONTNEED", None)
+    if advice is None or not x.flags.c_contiguous:
+        return
+    start = -(-x.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = (x.ctypes.data + x.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    if end > start:
+        _libc().madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), ctypes.c_int(advice))
+
+
+def trim() -> None:
+    """Give what is free on the heap back to the system, where the C library can: before large rooms are taken."""
+    give = getattr(_libc(), "malloc_trim", None)
+    if give is not None:
+        give(0)
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
 
 
 def _room(size: int) -> np.ndarray:

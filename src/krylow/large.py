@@ -104,7 +104,7 @@ def multilevel(L: Operator, k: int, options: Options) -> Subspace:
 @sharing()
 def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
     """Filter and correct a block through the diagonal."""
-    width = _width(L, k, options)
+    width = _width(L, k, options, line=8)
 
     def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
         assert isinstance(A, SparseOperator)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from krylow._interrupts import uninterrupted
+from krylow._memory import discard
 from krylow._threads import shared, thread_count
 
 #: Rows whose products are summed before they join the float64 sums.
@@ -104,11 +105,13 @@ def image_gram(image: Callable[[int, int, Any], None], X: Tensor, out: Tensor) -
 
 
 def exact_product_(X: Tensor, C: Tensor, out: Tensor) -> Tensor:
-    """Write X C to ``out``, which is float64 as C is, and return it."""
+    """Write X C to ``out``, which is float64 as C is, and return it; X is spent, and its room given back on the way."""
     x, c, into = _array(X), _array(C.contiguous()), _array(out)
 
     def write(i: int, j: int) -> None:
         (torch if isinstance(x, Tensor) else np).matmul(_cast(x[i:j], torch.float64, 1), c, out=into[i:j])
+        if not isinstance(x, Tensor):
+            discard(x[i:j])
 
     _shares(X, write)
     return out
@@ -232,7 +235,8 @@ def orthonormalize_(X: Tensor, inner: Tensor | None = None, Q: Tensor | None = N
         turn, inner = eye, None
     for _ in range(4):
         S = gram(X, X) if inner is None else inner
-        scale = S.diagonal().clamp(min=torch.finfo(torch.float64).tiny).rsqrt()
+        size = S.diagonal()
+        scale = torch.where(size > torch.finfo(X.dtype).tiny, size.rsqrt(), torch.zeros_like(size))
         S = S * scale[:, None] * scale
         R, info = torch.linalg.cholesky_ex(S, upper=True)
         dependent = bool(info) or float(R.diagonal().min()) < 8 * eps**0.5

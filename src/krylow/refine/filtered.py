@@ -163,7 +163,7 @@ class FilteredBlock:
         degree = min(degree, self._bounded_degree(low, first))
         dropped = 1 / float(self._growth(torch.tensor(first), degree, low))
         kept, guards = self.X[:, :k], self.X.shape[1] - k
-        start, room = self._rooms(-(-guards // LINE) * LINE)
+        start, room = self.rooms(-(-guards // LINE) * LINE)
         start[:, :guards] = self.X[:, k:]
         start[:, guards:] = 0
         inner = torch.ones(start.shape[1], dtype=torch.float64, device=start.device)
@@ -283,7 +283,7 @@ class FilteredBlock:
         left, right = (self.beside.coefficients(Z).to(products) for Z in (X, Y))
         return products - left.mT @ right
 
-    def _rooms(self, width: int) -> tuple[Tensor, Tensor]:
+    def rooms(self, width: int) -> tuple[Tensor, Tensor]:
         """Return two contiguous blocks of that width, in the buffer where this is wide enough."""
         n, size = self.X.shape[0], self.X.shape[0] * width
         if self._spare.shape[1] < 2 * width:

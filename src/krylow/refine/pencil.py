@@ -6,6 +6,9 @@ Where degrees lie far apart, the spectrum of L reaches as high as the largest of
 degree up there. The spectrum of B ends near 2, and with $\sigma$ among the frequencies sought these are the ones at 0:
 $L u = \sigma u$ is $B M^{1/2} u = 0$. So the lowest vectors of B are nearly $M^{1/2}$ times those of L, the nearer the
 closer together the frequencies sought are, and its inverse is what a correction of them takes.
+
+Where a node's degree is below $\sigma$, M is at least $m |\sigma|$: light nodes would else have frequencies of B as far
+below 0 as its spectrum reaches above, which grow so much in a filter that its degree has to be low.
 """
 
 from __future__ import annotations
@@ -16,19 +19,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from krylow._memory import empty
 from krylow.linalg.components import NullSpace
 from krylow.operators import SparseOperator
 from krylow.refine.spectrum import spectrum_top
 
 #: The part of a degree that M keeps at least: $\phi$.
 FLOOR = 0.25
+#: And the shifts, where a node is lighter than one: m.
+LEAST = 8.0
 #: The upper bound of the spectrum is an estimate, raised by this factor.
 ABOVE = 1.01
 #: Steps of a solution between two removals of vectors far below 0.
 CLEAN = 6
-#: Rows whose entries are scaled at a time.
-ROWS = 1 << 13
+#: Entries that are scaled at a time, up to the end of a row.
+ENTRIES = 1 << 16
 #: Steps of the search for the first frequency, how many of them make one look, and the relative change that ends it.
 FIRST_STEPS, LOOK, SETTLED = 80, 4, 2e-2
 
@@ -62,24 +66,25 @@ class Pencil:
         r"""Replace vectors of L by vectors of B, $M^{1/2} X$, and return them."""
         return X.mul_(self.mass.sqrt())
 
-    def solve_(self, R: Tensor, degree: int, low: float, deep: Tensor) -> Tensor:
-        r"""Return $M^{-1/2} q(B) M^{-1/2} R$ and spend R: about $(L - \sigma)^{-1} R$ where B is at least ``low``.
+    def solve(
+        self, right: Tensor, degree: int, low: float, deep: Tensor, room: Tensor, other: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        r"""Return $q(B)$ times ``right``, about $B^{-1}$ times that where B is at least ``low``, and a free room.
 
         q is Chebyshev's: $1 - x q(x)$ is as small on [low, top] as a polynomial of this degree that is 1 at 0 can be.
         The orthonormal vectors ``deep`` ``(n, p)`` of B, far below 0, are left out: their polynomial would cover all
-        others by rounding. Costs degree - 1 products a column.
+        others by rounding; they are taken from ``right``, too. Costs degree - 1 products a column. The solution is in one
+        of the two rooms, and the other one is free.
         """
 
         def without_(Y: Tensor) -> Tensor:
             return Y.addmm_(deep, deep.mT @ Y, alpha=-1) if deep.shape[1] else Y
 
-        right = without_(self.to_graph_(R))
+        without_(right)
         center, half = (self.top + low) / 2, (self.top - low) / 2
         ratio = center / half
         rho = 1 / ratio
-        y, previous = (empty(*right.shape, dtype=right.dtype, device=right.device) for _ in range(2))
-        torch.div(right, center, out=y)
-        previous.zero_()
+        y, previous = torch.div(right, center, out=room), other.zero_()
         for step_number in range(1, degree):
             following = 1 / (2 * ratio - rho)
             a = 2 * following / half
@@ -88,34 +93,38 @@ class Pencil:
             if step_number % CLEAN == 0:
                 previous, y = without_(previous), without_(y)
             rho = following
-        return self.to_graph_(y)
+        return y, previous
 
 
-def scale(L: SparseOperator, shift: float) -> Pencil:
-    """Return L scaled by its diagonal with this shift.
+def scale(L: SparseOperator, shift: float, dtype: torch.dtype | None = None) -> Pencil:
+    """Return L scaled by its diagonal with this shift, in a dtype or its own.
 
     Costs the products of :func:`~krylow.refine.spectrum.spectrum_top` with B, which its counters have.
     """
-    L = _with_diagonal(L)
+    L, dtype = _with_diagonal(L), dtype or L.dtype
     diagonal = L.diagonal().double()
     mass = torch.maximum((diagonal - shift).abs(), FLOOR * diagonal.abs())
+    if bool((diagonal < shift).any()):
+        mass.clamp_(min=LEAST * abs(shift))
     fits = mass > torch.finfo(torch.float64).eps * mass.max()
     mass = torch.where(fits, mass, mass[fits].mean() if bool(fits.any()) else torch.ones_like(mass))
-    root, values = mass.rsqrt(), torch.empty_like(L.values)
+    root, values = mass.rsqrt(), torch.empty_like(L.values, dtype=dtype)
     for at, row in _by_rows(L):
         col = L.col[at]
         scaled = L.values[at].detach().double() * root[row] * root[col]
-        values[at] = torch.where(row == col, scaled - shift / mass[row], scaled).to(L.dtype)
+        values[at] = torch.where(row == col, scaled - shift / mass[row], scaled).to(dtype)
     B = L.like(values)
-    return Pencil(B, shift, mass.to(L.dtype)[:, None], ABOVE * spectrum_top(B))
+    return Pencil(B, shift, mass.to(dtype)[:, None], ABOVE * spectrum_top(B))
 
 
 def _by_rows(L: SparseOperator) -> Iterator[tuple[slice, Tensor]]:
     """Return where the entries of some rows are, and the row of each of them, for all rows in turn."""
-    for start in range(0, L.n, ROWS):
-        crow = L.crow[start : start + ROWS + 1]
-        rows = torch.arange(start, start + crow.numel() - 1, device=L.device)
-        yield slice(int(crow[0]), int(crow[-1])), torch.repeat_interleave(rows, crow.diff())
+    crow, entries = L.crow, L.col.numel()
+    places = torch.arange(ENTRIES, entries + ENTRIES, ENTRIES, device=L.device, dtype=crow.dtype)
+    ends = torch.unique(torch.searchsorted(crow, places).clamp(max=L.n)).tolist()
+    for start, end in zip([0, *ends], ends, strict=False):
+        rows = torch.arange(start, end, device=L.device)
+        yield slice(int(crow[start]), int(crow[end])), torch.repeat_interleave(rows, crow[start : end + 1].diff())
 
 
 def _with_diagonal(L: SparseOperator) -> SparseOperator:

@@ -3,8 +3,10 @@ r"""The lowest frequencies of one large graph whose degrees lie far apart: filte
 First a block is filtered by Chebyshev polynomials not of L but of $B = M^{-1/2} (L - \sigma) M^{-1/2}$
 (:mod:`krylow.refine.pencil`), whose lowest vectors are nearly those of L. What is left, because the frequencies sought
 are not all equal to $\sigma$, is taken away by corrections: to the block X with residuals R, the vectors
-$W = M^{-1/2} q(B) M^{-1/2} R \approx (L - \sigma)^{-1} R$ are joined, and the last step's direction P, and the lowest
-Ritz vectors of L in span(X, P, W) are the next block, as in LOBPCG.
+$W = M^{-1/2} q(B) M^{-1/2} R \approx (L - \sigma)^{-1} R$ are joined, and the lowest Ritz vectors of L in span(X, W)
+are the next block. A few columns are corrected at a time, and little is kept beside X: neither its products nor, as in
+LOBPCG, the last directions, which a polynomial of some degree hardly needs. Clusters of nodes that heavy edges hold
+together, which a filter of B tells badly, are joined once in the same way (:mod:`krylow.start.heavy`).
 
 The error is measured on the way. A step moves the wanted vectors by nearly all that they were off: by theory it leaves
 $1 / \cosh^2(d \, \mathrm{arcosh}(\cdot))$ of the squared error, by experience what the step before left, and the larger
@@ -20,17 +22,17 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from krylow._memory import empty
+from krylow._memory import empty, trim
 from krylow.linalg.components import NullSpace
 from krylow.linalg.row_blocks import gram, lengths, orthonormalize_, recombine_, rotate_, subtract_
 from krylow.operators import SparseOperator
-from krylow.operators.base import COLUMNS
 from krylow.refine.chebyshev import DOUBT, SINGLE_TOL, Outcome, conclude
 from krylow.refine.filtered import FilteredBlock
 from krylow.refine.pencil import first_frequency, scale
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz
 from krylow.refine.spectrum import fits_single
+from krylow.start.heavy import clusters
 
 #: The filter of B runs until this error of B's own vectors, and until this one before the shift is looked at.
 COARSE, ROUGH = 2e-2, 0.2
@@ -60,8 +62,10 @@ AIM = 0.3
 SETTLED = 1e-2
 #: Units of rounding, relative to the wanted frequencies, by which vectors are coupled anyway.
 ROUNDING = 2.0
-#: Directions of a step that are this small against its largest are rounding.
-LEAST_DIRECTION = 1e-6
+#: Most columns that are corrected at a time.
+GROUP = 16
+#: Edges of so many times the shift hold nodes together.
+HEAVY = 4.0
 #: Inner products with the block that one more projection may take from corrections without another, and most of these.
 ORTHOGONAL, MOST_PROJECTIONS = 1e-3, 5
 #: float32 is used where its rounding, times the largest degree, is this small against the first frequency.
@@ -103,8 +107,8 @@ def preconditioned_subspace(
     null = null if null is not None and null.lowest and null.count else None
     D = L.double()
     shift = first_frequency(D, null, generator)
-    A = D.single() if _single_suffices(D, shift, tol) else D.double()
-    search = Search(A, start().to(A.dtype), k, null, max_products)
+    A, dtype = L.double(), torch.float32 if _single_suffices(D, shift, tol) else torch.float64
+    search = Search(A, start().to(dtype), k, null, max_products)
     if watch is not None:
         watch.count(A)
         watch.count(D)
@@ -135,9 +139,9 @@ class Search:
     Parameters
     ----------
     A
-        L in the precision of the search, which counts all products.
+        L in float64, which counts all products.
     X
-        ``(n, s)`` start block.
+        ``(n, s)`` start block, in the precision of the search.
     k
         Wanted vectors, null vectors included.
     null
@@ -161,11 +165,10 @@ class Search:
         self._take(X)
         self.theta = torch.full((X.shape[1],), torch.inf, dtype=torch.float64)
         self.outcome = Outcome(math.inf, 0)
-        self._columns = min(X.shape[1], -(-self.wanted // 16) * 16)
-        self._LX, self._deep = self.X.new_empty(0), self.X.new_empty(self.X.shape[0], 0)
+        self._group = -(-self.wanted // (-(-self.wanted // GROUP) * 4)) * 4  # of about equal groups, the columns of one
+        self._columns = min(X.shape[1], -(-self.wanted // self._group) * self._group)
+        self._deep = self.X.new_empty(self.X.shape[0], 0)
         self._low, self._end, self._complete = 1.0, 0.0, False
-        self._last: tuple[Tensor, Tensor] | None = None  # the direction of the last step, and its product
-        self._inner = torch.empty(0)  # of X and that direction
 
     def _clean_(self, X: Tensor) -> Tensor:
         return X.contiguous() if self.null is None else self.null.remove_(X).contiguous()
@@ -180,7 +183,8 @@ class Search:
         """Filter the block through pencils of better and better shifts, then rotate it to Ritz vectors of L."""
         goal, low = ROUGH, math.inf
         for _ in range(ROUNDS):
-            self.pencil = scale(self.A, shift)
+            self.pencil = scale(self.A, shift, self.X.dtype)
+            trim()
             self.X = self.pencil.from_graph_(self._with_null())
             block = FilteredBlock(self.pencil.operator, self.X, self.pencil.top)
             try:
@@ -201,11 +205,29 @@ class Search:
                 self._take(self.pencil.to_graph_(self.X))
                 self._count()
         self._low = min(max(self._low, 1e-3 * self.pencil.top), 0.5 * self.pencil.top)
-        self._LX = self.A @ self.X
-        H = gram(self.X, self._LX).cpu()
-        self.theta, Q = torch.linalg.eigh((H + H.mT) / 2)
-        for part in (self.X, self._LX):
-            rotate_(part, Q.to(part.device))
+        self._rotate()
+        self._join_clusters()
+
+    def _rotate(self) -> None:
+        """Rotate the block to Ritz vectors of L."""
+        trim()
+        H = torch.cat(
+            [gram(self.X, self._times(*self._rooms(group))) for group in self._groups(self.X.shape[1])], dim=1
+        )
+        self.theta, Q = torch.linalg.eigh((H + H.mT).cpu() / 2)
+        rotate_(self.X, Q.to(self.X.device))
+
+    def _join_clusters(self) -> None:
+        """Join clusters of nodes that heavy edges hold together to the block.
+
+        B has them near 0 whatever their frequency is, where it has many, so that the filter may have missed them.
+        """
+        u = torch.ones(self.A.n) if self.null is None else self.null.vector
+        u = torch.where(u == 0, torch.ones_like(u), u)
+        W = clusters(self.A, u, HEAVY * abs(self.pencil.shift), float(self.theta[-1]), GROUP)
+        if W is not None:
+            W = self._orthonormalized(W.to(self.X))
+            self._ritz(W, torch.empty_like(W), torch.empty_like(W))
 
     def _with_null(self) -> Tensor:
         """Return null vectors and as much of the block as fits beside them.
@@ -245,12 +267,16 @@ class Search:
 
     def _last_of_graph(self, block: FilteredBlock) -> float:
         """Return a number just above L's wanted frequencies, from the Rayleigh quotients of the filtered vectors."""
-        quotients = []
-        for j in range(self.k - self.wanted, block.X.shape[1], COLUMNS):
-            X = self.pencil.to_graph_(block.X[:, j : j + COLUMNS].clone(memory_format=torch.contiguous_format))
-            products = (self.A @ X).mul_(X).sum(0, dtype=torch.float64)
-            quotients.append(products / lengths(X).square())
-        last, following = torch.cat(quotients).sort().values[self.wanted - 1 : self.wanted + 1].tolist()
+        B, quotients, step = block.L, [], block.X.shape[1] // 2
+        for j in range(0, block.X.shape[1], step):
+            columns = block.X[:, j : j + step]
+            Y, BY = block.rooms(columns.shape[1])
+            B.three_term(Y.copy_(columns), None, 1.0, 0.0, out=BY)
+            products = gram(Y, BY).diagonal()
+            quotients.append(products / lengths(self.pencil.to_graph_(Y)).square() + self.pencil.shift)
+        last, following = (
+            torch.cat(quotients)[self.k - self.wanted :].sort().values[self.wanted - 1 : self.wanted + 1].tolist()
+        )
         return last + BETWEEN * (following - last)
 
     def correct(self, tol: float, watch: Watch | None) -> None:
@@ -260,8 +286,7 @@ class Search:
             degree = self._step_degree(tol)
             if self.A.products + (degree + 1) * self._columns > self.limit:
                 return
-            C, S = self._step(degree)
-            moved = self._moved(C)
+            moved, outside, S = self._step(degree)
             ratio = FIRST_RATIO if before is None else float(moved[-1]) / before
             ratio = min(max(ratio, self._theory(degree)), MOST_RATIO)
             left = ratio / (1 - ratio**0.5) ** 2  # all steps that would follow, as a geometric series
@@ -270,8 +295,7 @@ class Search:
                 self.outcome = self._judge(CAUTION * left * moved, left * S, tol)
             if watch is not None:
                 watch.report(self.outcome.error)
-            leaks = left * float(1 - C[: self.X.shape[1], : self.wanted].square().sum() / self.wanted)
-            if self.outcome.error <= tol or leaks <= SETTLED * tol:
+            if self.outcome.error <= tol or left * outside <= SETTLED * tol:
                 self.outcome = replace(self.outcome, settled=True)
                 return
 
@@ -308,49 +332,77 @@ class Search:
         unique = int(good[-1]) if good.numel() else 0
         return Outcome(float(total[-1].clamp(max=1)), hidden + unique)
 
-    def _step(self, degree: int) -> tuple[Tensor, Tensor]:
-        """Join corrections of the wanted vectors to the block and take the lowest Ritz vectors.
+    def _step(self, degree: int) -> tuple[Tensor, float, Tensor]:
+        """Correct the wanted vectors, a group of columns after the other.
+
+        Returns how far the first 1, 2, ... wanted vectors moved, which part of all of them left the block's span, and S
+        ``(s, s)``, by which what was joined coupled the vectors.
+        """
+        s = self.X.shape[1]
+        moved, outside, S = torch.zeros(self.wanted, dtype=torch.float64), 0.0, torch.zeros(s, s, dtype=torch.float64)
+        for group in self._groups(self._columns):
+            C, coupled = self._corrected(group, degree)
+            # What the groups add is orthogonal but for products of small angles: squares add up.
+            moved += self._moved(C)
+            outside += float(1 - C[:s, : self.wanted].square().sum() / self.wanted)
+            S = C[:s].mT @ (S + coupled) @ C[:s]
+        return moved, outside, S
+
+    def _groups(self, columns: int) -> list[slice]:
+        """Return the first columns in groups."""
+        return [slice(j, min(j + self._group, columns)) for j in range(0, columns, self._group)]
+
+    def _rooms(self, group: slice) -> tuple[Tensor, Tensor, Tensor]:
+        """Return a copy of some columns of the block, and two rooms of their size."""
+        x = self.X[:, group]
+        y, right, other = (empty(*x.shape, dtype=x.dtype, device=x.device) for _ in range(3))
+        return y.copy_(x), right, other
+
+    def _times(self, W: Tensor, out: Tensor, room: Tensor) -> Tensor:
+        """Return L W in ``out``, through the pencil."""
+        torch.mul(W, self.pencil.mass.sqrt(), out=room)
+        self.pencil.operator.three_term(room, None, 1.0, 0.0, out=out)
+        return self.pencil.from_graph_(out).add_(W, alpha=self.pencil.shift)
+
+    def _corrected(self, group: slice, degree: int) -> tuple[Tensor, Tensor]:
+        """Join corrections of some columns to the block and take the lowest Ritz vectors.
 
         Returns the coefficients C of the new block over the old one (first rows) and what was joined, and S ``(s, s)``,
         by which what was joined coupled the old vectors.
         """
-        s, c = self.X.shape[1], self._columns
-        R = empty(self.X.shape[0], c, dtype=self.X.dtype, device=self.X.device)
-        torch.addcmul(self._LX[:, :c], self.X[:, :c], self.theta[:c].to(self.X), value=-1, out=R)
-        W = self.pencil.solve_(R, degree, self._low, self._deep)
-        del R
+        pencil = self.pencil
+        y, right, other = self._rooms(group)
+        pencil.operator.three_term(pencil.from_graph_(y), None, 1.0, 0.0, out=right)
+        right.add_(y.div_(pencil.mass).mul_((pencil.shift - self.theta[group]).to(y)))
+        W, room = pencil.solve(right, degree, self._low, self._deep, y, other)
+        W = self._orthonormalized(pencil.to_graph_(W))
+        return self._ritz(W, right, room)
+
+    def _ritz(self, W: Tensor, right: Tensor, room: Tensor) -> tuple[Tensor, Tensor]:
+        """Take the lowest Ritz vectors of the block and of W, which is orthonormal beside it; two rooms are spent.
+
+        Returns as :meth:`_corrected` does.
+        """
+        s = self.X.shape[1]
+        LW = self._times(W, right, room)
         self._count()
-        parts = [self.X] if self._last is None else [self.X, self._last[0]]
-        W = self._orthonormalized(W, parts)
-        LW = self.A @ W
-        products = [self._LX, LW] if self._last is None else [self._LX, self._last[1], LW]
-        parts.append(W)
-        new = torch.cat([gram(Z, LW) for Z in parts]).cpu()
-        old = torch.diag(self.theta) if self._last is None else self._inner
-        H = torch.cat([torch.cat([old, new[:-c].mT]), new], dim=1)
+        new = torch.cat([gram(self.X, LW), gram(W, LW)]).cpu()
+        H = torch.cat([torch.cat([torch.diag(self.theta), new[:s].mT]), new], dim=1)
         H = (H + H.mT) / 2
         values, V = torch.linalg.eigh(H)
         outer = H[s:, s:] - float(self.theta[self.wanted - 1]) * torch.eye(H.shape[0] - s, dtype=H.dtype)
         S = H[:s, s:] @ torch.linalg.solve(outer, H[s:, :s])
-        C = V[:, :s]
-        direction = _directions(C, c)
-        both = torch.cat([C, direction], dim=1)
-        self._inner = both.mT @ H @ both
         self.theta = values[:s]
-        # In place, where X and the corrections were: these are directions from now on.
-        P, LP = W[:, : direction.shape[1]], LW[:, : direction.shape[1]]
-        recombine_(parts, both, [self.X, P])
-        recombine_(products, both, [self._LX, LP])
-        self._last = P, LP
-        return C, S
+        recombine_([self.X, W], V[:, :s], [self.X])
+        return V[:, :s], S
 
-    def _orthonormalized(self, W: Tensor, parts: list[Tensor]) -> Tensor:
-        """Return W made orthonormal and orthogonal to the parts and null vectors, as often as rounding asks for."""
+    def _orthonormalized(self, W: Tensor) -> Tensor:
+        """Return W made orthonormal and orthogonal to the block and null vectors, as often as rounding asks for."""
         for again in range(MOST_PROJECTIONS):
             W = self._clean_(orthonormalize_(W) if again else W)
-            inner = [gram(Z, W) for Z in parts]
-            subtract_(W, parts, inner)
-            if again and max(float(G.abs().max()) for G in inner) <= ORTHOGONAL:
+            inner = gram(self.X, W)
+            subtract_(W, [self.X], [inner])
+            if again and float(inner.abs().max()) <= ORTHOGONAL:
                 break
         return W
 
@@ -358,16 +410,6 @@ class Search:
         """Return how far the first 1, 2, ... wanted vectors moved, each as a normalised squared subspace error."""
         kept = C[: self.wanted, : self.wanted].square().cumsum(0).cumsum(1).diagonal()
         return 1 - kept / torch.arange(1, self.wanted + 1)
-
-
-def _directions(C: Tensor, columns: int) -> Tensor:
-    """Return orthonormal coefficients, beside C, of how the first vectors moved: what C's top block does not tell."""
-    s = C.shape[1]
-    moved = C[:, :columns].clone()
-    moved[:s] = 0.0
-    U, sizes, _ = torch.linalg.svd(moved - C @ (C.mT @ moved), full_matrices=False)
-    U = U[:, sizes > LEAST_DIRECTION * sizes[0]]
-    return torch.linalg.qr(U - C @ (C.mT @ U)).Q
 
 
 def _filter_degree(block: FilteredBlock, k: int, low: float, goal: float) -> int:
