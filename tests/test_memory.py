@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from krylow._memory import LINE, PAGE, arrays, discard, empty
+from krylow._memory import LINE, PAGE, arrays, discard, empty, trim
 
 
 @pytest.mark.parametrize("rows", [10, PAGE // 64 + 1])
@@ -58,3 +58,20 @@ def test_discarded_rows_go_back_to_the_system_and_their_neighbours_stay():
         assert float(rows.mean()) < 0.1  # pages that come back are empty
     discard(rows[:, ::2])  # nothing is given back that is not in one piece
     assert (rows[:100] == 1).all()
+
+
+def test_what_is_free_on_the_heap_goes_back_only_for_large_rooms(monkeypatch):
+    given = []
+
+    class Library:
+        @staticmethod
+        def malloc_trim(keep):
+            given.append(keep)
+
+    monkeypatch.setattr("krylow._memory._libc", Library)
+    trim(torch.empty(10, 16))
+    assert given == []
+    trim(torch.empty(PAGE // 4))
+    assert given == [0]
+    monkeypatch.setattr("krylow._memory._libc", object)  # a C library that cannot
+    trim(torch.empty(PAGE // 4))

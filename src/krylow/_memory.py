@@ -6,6 +6,7 @@ import ctypes
 import functools
 import math
 import mmap
+import os
 from typing import Any
 
 import numpy as np
@@ -67,11 +68,13 @@ def discard(x: np.ndarray) -> None:
         _libc().madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), ctypes.c_int(advice))
 
 
-def trim() -> None:
-    """Give what is free on the heap back to the system, where the C library can: before large rooms are taken."""
-    give = getattr(_libc(), "malloc_trim", None)
-    if give is not None:
-        give(0)
+def trim(beside: Tensor) -> None:
+    """Give what is free on the heap back to the system, where the C library can, before rooms like this one are taken.
+
+    Nothing is done where they are so small that this would cost more than it saves.
+    """
+    if os.name == "posix" and beside.device.type == "cpu" and beside.nbytes >= PAGE:
+        getattr(_libc(), "malloc_trim", lambda keep: 0)(0)
 
 
 @functools.cache

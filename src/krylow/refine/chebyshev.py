@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from krylow._memory import trim
 from krylow.linalg.components import NullSpace
 from krylow.operators import Operator
 from krylow.refine.filtered import FilteredBlock
@@ -165,6 +166,7 @@ def filtered_subspace(
     null = null if null is not None and null.lowest and null.count else None
     wanted = k - (null.count if null else 0)
     X = start().to(A.dtype)[:, : L.n - (k - wanted)].contiguous()
+    trim(X)
     block = FilteredBlock(A, X, spectrum_top(A), orthonormal=planted, beside=null, fine=not rough(tol))
     del X
     low, degree = first_cut(block), FIRST_DEGREE

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from krylow._memory import trim
 from krylow.linalg.cg import conjugate_gradients
 from krylow.linalg.row_blocks import gram, lengths, residual_gram
 from krylow.operators import SparseOperator
@@ -39,7 +40,7 @@ DAMPED = 0.85
 #: Relative residual and most steps of the solves on the coarser graph.
 COARSE_TOL, COARSE_STEPS = 0.1, 300
 #: Columns that are solved for together there: their room is several times theirs.
-AT_A_TIME = 32
+AT_A_TIME = 24
 #: Most cycles, and the part of the error that one has to leave at most.
 CYCLES, PAYS = 20, 0.7
 #: The part of a coupling that is doubted: it lowers the distance of two frequencies.
@@ -104,7 +105,7 @@ def run_cycles(
     if D.n > (WIDE / 2 if level.coarse.n < FEW * width else WIDE) * level.coarse.n:
         degree = max(degree, SMOOTHING_WIDE)
     inner = coarse.V.double().mT @ coarse.V.double()
-    look: Look | None = None
+    turn: Tensor | None = None
     try:
         for _ in range(CYCLES):
             if A.products + (degree + 3) * width > limit:
@@ -114,6 +115,7 @@ def run_cycles(
             look = _look(block, inner, D, level, coarse, k, degree, low, exactly)
             if look is None:
                 return None
+            turn = look.C
             # What the frequencies were to fall by at the last look, and what they fell by and are still to fall by.
             total = float(block.theta[:k].sum())
             optimism = max(1.0, (foretold[0] - total + look.left) / max(foretold[1], 1e-300)) if foretold else 1.0
@@ -131,17 +133,17 @@ def run_cycles(
                 degree *= 2
             elif outcome.error > PAYS * before:
                 return None
-            Z = (1.0 if math.isinf(before) else DAMPED) * look.Z @ look.back
+            Z = look.Z @ ((1.0 if math.isinf(before) else DAMPED) * look.back)
             level.subtract_(block.X, Z)
             crossed = look.inside.mT @ Z
             inner = look.inner - crossed - crossed.mT + Z.mT @ Z
+            del look, Z, crossed  # before the next look takes as much room
         else:
             return None
     except KeyboardInterrupt:
         block.settle()
         return replace(outcome, interrupted=True)
-    if look is not None:
-        block.turn = look.C
+    block.turn = turn
     return outcome
 
 
@@ -161,6 +163,7 @@ def _look(
     Sets the block's frequencies and leakage, which are those of the Ritz vectors.
     """
     G = block.smooth(degree, low, inner)  # of the former block and this one
+    trim(block.X)
     made = block.multiplied(D, tol, level.restrict)
     assert made.restricted is not None
     S = gram(block.X, block.X)
@@ -172,14 +175,15 @@ def _look(
     block.theta = theta.cpu()
     high_part = _high_part(block, degree, low, G @ C, inner)
     raw = level.restrict(block.X)
-    inside = raw @ C
-    rho = made.restricted @ C - inside * theta
+    rho = (made.restricted @ C).addcmul_(raw @ C, theta, value=-1)
+    made = made._replace(restricted=None)  # which is large
     below = coarse.theta.cpu()
     live = (block.theta > 1e-9 * block.high) & (below > 1e-9 * block.high)
     live[k:] = False
     factor = float((below[live] / block.theta[live]).median()) if bool(live.any()) else 1.0
     shift = factor * theta.clamp(max=float(theta[k - 1]))
-    Z = factor * _coarse_solve(level.coarse, coarse, rho, shift).double()
+    trim(block.X)
+    Z = _coarse_solve(level.coarse, coarse, rho, shift).double().mul_(factor)
     low_part = lengths(Z).cpu()
     block.leakage = (high_part.square() + low_part.square()).sqrt().clamp(max=1)
     low_coupling = (rho.mT @ Z).cpu()

@@ -8,14 +8,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from krylow._memory import empty
 from krylow.linalg.row_blocks import gram, grams, image_gram, lengths
 from krylow.operators import Operator, SparseOperator
-from krylow.operators.base import COLUMNS
 
 #: For errors below this one, inner products of L X are float64 even inside a block of rows.
 EXACT_TOL = 1e-4
 #: Rounding of the inner products of a block of rows, in units of eps.
 ROUNDING = 2.0
+#: Columns of exact products that are made at a time, where they cannot be by rows.
+NARROW = 8
 
 
 class Image(NamedTuple):
@@ -102,12 +104,14 @@ def _exact(
     if by_rows is not None:
         return image_gram(by_rows, X, out), None
     D, inner, restricted = L.double(), [], []
-    for j in range(0, X.shape[1], COLUMNS):
-        columns = D @ X[:, j : j + COLUMNS].to(torch.float64)
+    for j in range(0, X.shape[1], NARROW):
+        part = X[:, j : j + NARROW]
+        exact, columns = (empty(*part.shape, dtype=torch.float64, device=X.device) for _ in range(2))
+        D.three_term(exact.copy_(part), None, 1.0, 0.0, out=columns)
         if restrict is not None:
             restricted.append(restrict(columns))
         inner.append(gram(X, columns))
-        out[:, j : j + COLUMNS] = columns
+        out[:, j : j + NARROW] = columns
     L.products += D.products
     L.passes += D.passes
     return torch.cat(inner, dim=1), torch.cat(restricted, dim=1) if restricted else None

@@ -73,8 +73,8 @@ class Pencil:
 
         q is Chebyshev's: $1 - x q(x)$ is as small on [low, top] as a polynomial of this degree that is 1 at 0 can be.
         The orthonormal vectors ``deep`` ``(n, p)`` of B, far below 0, are left out: their polynomial would cover all
-        others by rounding; they are taken from ``right``, too. Costs degree - 1 products a column. The solution is in one
-        of the two rooms, and the other one is free.
+        others by rounding; they are taken from ``right``, too. Costs degree - 1 products a column. The solution is in
+        one of the two rooms, and the other one is free.
         """
 
         def without_(Y: Tensor) -> Tensor:

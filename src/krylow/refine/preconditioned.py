@@ -184,7 +184,7 @@ class Search:
         goal, low = ROUGH, math.inf
         for _ in range(ROUNDS):
             self.pencil = scale(self.A, shift, self.X.dtype)
-            trim()
+            trim(self.X)
             self.X = self.pencil.from_graph_(self._with_null())
             block = FilteredBlock(self.pencil.operator, self.X, self.pencil.top)
             try:
@@ -210,7 +210,7 @@ class Search:
 
     def _rotate(self) -> None:
         """Rotate the block to Ritz vectors of L."""
-        trim()
+        trim(self.X)
         H = torch.cat(
             [gram(self.X, self._times(*self._rooms(group))) for group in self._groups(self.X.shape[1])], dim=1
         )
