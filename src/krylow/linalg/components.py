@@ -107,7 +107,8 @@ def _null_space(L: SparseOperator, labels: np.ndarray, components: int) -> NullS
         if components == 1 and within.all():  # the usual case, without room for what many components need
             unit = np.full(L.n, L.n**-0.5) if candidate is None else candidate / np.linalg.norm(candidate)
             vector = torch.from_numpy(unit).to(device)
-            return NullSpace(torch.from_numpy(labels).to(device), 1, 1, vector, L.psd or not positive)
+            zero = torch.zeros(1, dtype=torch.int64, device=device).expand(L.n)
+            return NullSpace(zero, 1, 1, vector, L.psd or not positive)
         candidate = np.ones(L.n) if candidate is None else candidate
         fits = ~np.bincount(labels, weights=~within, minlength=components).astype(bool) & ~null
         u = np.where(fits[labels], candidate, u)

@@ -126,7 +126,10 @@ def _shared(kernel: Callable[..., Any], arguments: tuple[Any, ...], crow: np.nda
     """Call a kernel for ranges of rows, one a thread, that end its arguments; return what the calls do."""
     n, entries = crow.size - 1, int(crow[-1])
     threads = max(1, min(thread_count(), entries * columns // WORK_PER_THREAD))
-    ends = np.searchsorted(crow, np.linspace(0, entries, threads + 1)[1:-1])
+    if threads == 1:
+        return [kernel(*arguments, 0, n)]
+    # Of crow's dtype: numbers of another would have a copy of it made.
+    ends = np.searchsorted(crow, np.array([entries * t // threads for t in range(1, threads)], dtype=crow.dtype))
     return shared(lambda start, stop: kernel(*arguments, start, stop), [0, *(int(end) for end in ends), n])
 
 

@@ -16,8 +16,8 @@ from krylow.operators import Operator, SparseOperator
 EXACT_TOL = 1e-4
 #: Rounding of the inner products of a block of rows, in units of eps.
 ROUNDING = 2.0
-#: Columns of exact products that are made at a time, where they cannot be by rows.
-NARROW = 8
+#: Exact products that cannot be made by rows are made for so many columns at a time, or so many numbers.
+NARROW, NUMBERS = 8, 1 << 18
 
 
 class Image(NamedTuple):
@@ -104,14 +104,15 @@ def _exact(
     if by_rows is not None:
         return image_gram(by_rows, X, out), None
     D, inner, restricted = L.double(), [], []
-    for j in range(0, X.shape[1], NARROW):
-        part = X[:, j : j + NARROW]
+    step = max(NARROW, NUMBERS // max(1, X.shape[0]))
+    for j in range(0, X.shape[1], step):
+        part = X[:, j : j + step]
         exact, columns = (empty(*part.shape, dtype=torch.float64, device=X.device) for _ in range(2))
         D.three_term(exact.copy_(part), None, 1.0, 0.0, out=columns)
         if restrict is not None:
             restricted.append(restrict(columns))
         inner.append(gram(X, columns))
-        out[:, j : j + NARROW] = columns
+        out[:, j : j + step] = columns
     L.products += D.products
     L.passes += D.passes
     return torch.cat(inner, dim=1), torch.cat(restricted, dim=1) if restricted else None

@@ -224,9 +224,12 @@ class Search:
         """
         u = torch.ones(self.A.n) if self.null is None else self.null.vector
         u = torch.where(u == 0, torch.ones_like(u), u)
-        W = clusters(self.A, u, HEAVY * abs(self.pencil.shift), float(self.theta[-1]), GROUP)
-        if W is not None:
-            W = self._orthonormalized(W.to(self.X))
+        cluster = clusters(self.A, u, HEAVY * abs(self.pencil.shift), float(self.theta[-1]))
+        if cluster is None:
+            return
+        u, cluster = (part.to(self.X.device)[:, None] for part in (u.to(self.X.dtype), cluster))
+        for ranks in torch.arange(min(int(cluster.max()) + 1, self.X.shape[1]), device=self.X.device).split(GROUP):
+            W = self._orthonormalized(torch.where(cluster == ranks, u, torch.zeros_like(u)))
             self._ritz(W, torch.empty_like(W), torch.empty_like(W))
 
     def _with_null(self) -> Tensor:

@@ -13,21 +13,21 @@ from torch import Tensor
 from krylow.operators import SparseOperator
 
 
-def clusters(L: SparseOperator, u: Tensor, weight: float, most: float, number: int) -> Tensor | None:
-    """Return vectors ``(n, c)`` of one cluster each, those of the lowest Rayleigh quotients; None if there is none.
+def clusters(L: SparseOperator, u: Tensor, weight: float, most: float) -> Tensor | None:
+    """Return the cluster of each node, ``(n,)`` on the host, by its rank; -1: of none. None if there is no cluster.
+
+    Ranks rise with the Rayleigh quotient of the vector that is u on a cluster's nodes and zero elsewhere.
 
     Parameters
     ----------
     L
         The operator, of one graph.
     u
-        ``(n,)`` a vector that L maps to zero, or nearly: on its nodes a cluster's vector is this one, elsewhere zero.
+        ``(n,)`` a vector that L maps to zero, or nearly.
     weight
         Edges that are heavier join two nodes. A cluster has two at least.
     most
         The largest quotient.
-    number
-        The most vectors.
     """
     values, part = (x.detach().cpu().numpy() for x in (L.values, u))
     crow, col = L.host_indices()
@@ -45,8 +45,10 @@ def clusters(L: SparseOperator, u: Tensor, weight: float, most: float, number: i
     energy, length = np.bincount(label[row], products, count), np.bincount(label[nodes], part[nodes] ** 2, count)
     found = np.flatnonzero(length)
     quotient = energy[found] / length[found]
-    found = found[np.argsort(quotient, kind="stable")][: min(number, int((quotient <= most).sum()))]
-    return torch.from_numpy((label[:, None] == found) * part[:, None]).to(L.device) if found.size else None
+    found = found[np.argsort(quotient, kind="stable")][: int((quotient <= most).sum())]
+    rank = np.full(count, -1)
+    rank[found] = np.arange(found.size)
+    return torch.from_numpy(rank[label]) if found.size else None
 
 
 def _entries(crow: Any, nodes: Any) -> tuple[Any, Any]:
