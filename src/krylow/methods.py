@@ -264,7 +264,7 @@ def _choose_large(L: SparseOperator) -> tuple[str, str]:
         if fill.ratio <= TREE_FILL or thin:
             return "shift_invert", f"a factor of its {L.n} nodes has about {fill.ratio:.1f} times the graph's entries"
     widest = walk(L).widest
-    seen = f"a walk from one node meets at most {widest:.1%} of {L.n} nodes at a time"
+    seen = f"a walk from one node meets at most {max(widest, 1e-3):.1%} of {L.n} nodes at a time"
     if widest <= GEOMETRIC:
         return "multilevel", f"{seen}, so that coarser graphs are like it"
     diagonal = L.diagonal().detach().abs()

@@ -167,11 +167,11 @@ def _warm_up(solver: str, setting: float, family: str) -> None:
 def _call(problem: Any, truth: Any, solver: str, setting: float, seed: int) -> dict[str, Any]:
     from krylow.experiments.large.solvers import SOLVERS
 
-    before = _reset_peak()
+    before = reset_peak()
     cpu, wall = time.process_time(), time.perf_counter()
     answer = SOLVERS[solver].run(problem, setting, seed)
     outcome: dict[str, Any] = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
-    outcome["peak_mib"] = _peak() - before
+    outcome["peak_mib"] = peak() - before
     basis = answer.basis
     if hasattr(basis, "ritz_values"):
         wall = time.perf_counter()
@@ -206,7 +206,7 @@ def _filter_error(problem: Any, truth: Any, filtered: Any, seed: int) -> float:
     return float((np.linalg.norm(filtered - true) / np.linalg.norm(true)) ** 2)
 
 
-def _reset_peak() -> float:
+def reset_peak() -> float:
     """Give unused memory back, set the high-water mark to what is held, and return that in MiB."""
     import ctypes
     import gc
@@ -217,10 +217,10 @@ def _reset_peak() -> float:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
         pass
-    return _peak()
+    return peak()
 
 
-def _peak() -> float:
+def peak() -> float:
     """Return the high-water mark of memory held in MiB."""
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
