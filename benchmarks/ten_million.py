@@ -24,7 +24,7 @@ from krylow.experiments.large.graphs import grid, make
 from krylow.experiments.large.worker import peak, reset_peak
 from krylow.experiments.records import Record, lookup
 
-CASES = ("grid:11:1e-3", "grid:11:1e-6", "knn2d:11:1e-3", "road:12:1e-3", "smallworld:10:1e-3", "powerlaw:10:1e-3")
+CASES = ("grid:11:1e-3", "grid:11:1e-6", "knn2d:11:1e-3", "road:12:1e-3", "smallworld:10:1e-3")
 
 
 def grid_error(n: int, basis: np.ndarray) -> float:
