@@ -10,7 +10,8 @@ together, which a filter of B tells badly, are joined once in the same way (:mod
 
 The error is measured on the way. A step moves the wanted vectors by nearly all that they were off: by theory it leaves
 $1 / \cosh^2(d \, \mathrm{arcosh}(\cdot))$ of the squared error, by experience what the step before left, and the larger
-of the two is believed of it and of all that would follow.
+of the two is believed of it and of all that would follow. That is told of the first 1, 2, ... vectors apart: the lowest
+frequencies, far below $\sigma$, are corrected by least, and would be covered by what steps take of the others.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,8 +54,9 @@ GROWTH = {torch.float32: 1e5, torch.float64: 1e10}
 #: Degrees of a correction, and the factor by which it should shrink the vectors' error at least and at most.
 STEP_DEGREES = (6, 40)
 SHRINK = (4.0, 20.0)
-#: What the first step is believed to leave of the squared error, and the most that any step is.
-FIRST_RATIO, MOST_RATIO = 0.25, 0.95
+#: What the first step is believed to leave of the squared error, and the least and the most that any step is: where one
+#: took nearly all of a vector's error, what is left is what steps take less of.
+FIRST_RATIO, LEAST_RATIO, MOST_RATIO = 0.25, 0.05, 0.95
 #: Vectors are off by somewhat more than a step moves them.
 CAUTION = 2.0
 #: The part of the error asked for that a step aims at.
@@ -62,8 +65,11 @@ AIM = 0.3
 SETTLED = 1e-2
 #: Units of rounding, relative to the wanted frequencies, by which vectors are coupled anyway.
 ROUNDING = 2.0
-#: Most columns that are corrected at a time.
-GROUP = 16
+#: Columns are corrected in groups of about the same width: the widest, and how many there are at least.
+GROUP, LEAST_GROUPS = 16, 2
+#: Columns beyond the wanted ones that are corrected, too: while they are off, they couple vectors on either side of the
+#: cut.
+GUARDS = 4
 #: Edges of so many times the shift hold nodes together.
 HEAVY = 4.0
 #: Inner products with the block that one more projection may take from corrections without another, and most of these.
@@ -133,6 +139,24 @@ def _single_suffices(D: SparseOperator, first: float, tol: float) -> bool:
     return tol >= SINGLE_TOL and rounding <= SINGLE_SCALE * abs(first) and fits_single(D)
 
 
+class Step(NamedTuple):
+    """What one correction of all wanted vectors did.
+
+    Attributes
+    ----------
+    moved
+        ``(wanted,)`` how far the first 1, 2, ... wanted vectors moved, each as a normalised squared subspace error.
+    new
+        ``(wanted,)`` the part of each of them, squared, that was outside the block's span.
+    coupled
+        ``(s, s)`` by which what was joined coupled the vectors.
+    """
+
+    moved: Tensor
+    new: Tensor
+    coupled: Tensor
+
+
 class Search:
     """The block of one graph on its way to the lowest frequencies.
 
@@ -165,8 +189,10 @@ class Search:
         self._take(X)
         self.theta = torch.full((X.shape[1],), torch.inf, dtype=torch.float64)
         self.outcome = Outcome(math.inf, 0)
-        self._group = -(-self.wanted // (-(-self.wanted // GROUP) * 4)) * 4  # of about equal groups, the columns of one
-        self._columns = min(X.shape[1], -(-self.wanted // self._group) * self._group)
+        corrected = min(X.shape[1], self.wanted + GUARDS)
+        groups = max(LEAST_GROUPS, -(-corrected // GROUP))
+        self._group = -(-corrected // (4 * groups)) * 4
+        self._columns = min(X.shape[1], -(-corrected // self._group) * self._group)
         self._deep = self.X.new_empty(self.X.shape[0], 0)
         self._low, self._end, self._complete = 1.0, 0.0, False
 
@@ -284,21 +310,24 @@ class Search:
 
     def correct(self, tol: float, watch: Watch | None) -> None:
         """Correct the wanted vectors until their estimated error is at most ``tol``, or no gap shows."""
-        before: float | None = None
+        before: Tensor | None = None
         while True:
             degree = self._step_degree(tol)
             if self.A.products + (degree + 1) * self._columns > self.limit:
                 return
-            moved, outside, S = self._step(degree)
-            ratio = FIRST_RATIO if before is None else float(moved[-1]) / before
-            ratio = min(max(ratio, self._theory(degree)), MOST_RATIO)
-            left = ratio / (1 - ratio**0.5) ** 2  # all steps that would follow, as a geometric series
-            before = float(moved[-1])
+            step = self._step(degree)
+            # Of the first 1, 2, ... vectors: a step takes less of frequencies that are far from the shift. What vectors
+            # of the block hold of each other is taken at once, and tells nothing of the steps that follow.
+            gone = step.new.cumsum(0)
+            ratio = torch.full_like(gone, FIRST_RATIO) if before is None else gone / before
+            ratio = ratio.nan_to_num().clamp(max(self._theory(degree), LEAST_RATIO), MOST_RATIO)
+            left = ratio / (1 - ratio.sqrt()).square()  # all steps that would follow, as a geometric series
+            most, before = float((left * gone).max() / gone[-1]), gone
             if self._complete:
-                self.outcome = self._judge(CAUTION * left * moved, left * S, tol)
+                self.outcome = self._judge(CAUTION * most * step.moved, float(left[-1]) * step.coupled, tol)
             if watch is not None:
                 watch.report(self.outcome.error)
-            if self.outcome.error <= tol or left * outside <= SETTLED * tol:
+            if self.outcome.error <= tol or most * float(gone[-1]) / self.wanted <= SETTLED * tol:
                 self.outcome = replace(self.outcome, settled=True)
                 return
 
@@ -335,21 +364,17 @@ class Search:
         unique = int(good[-1]) if good.numel() else 0
         return Outcome(float(total[-1].clamp(max=1)), hidden + unique)
 
-    def _step(self, degree: int) -> tuple[Tensor, float, Tensor]:
-        """Correct the wanted vectors, a group of columns after the other.
-
-        Returns how far the first 1, 2, ... wanted vectors moved, which part of all of them left the block's span, and S
-        ``(s, s)``, by which what was joined coupled the vectors.
-        """
-        s = self.X.shape[1]
-        moved, outside, S = torch.zeros(self.wanted, dtype=torch.float64), 0.0, torch.zeros(s, s, dtype=torch.float64)
+    def _step(self, degree: int) -> Step:
+        """Correct the wanted vectors, a group of columns after the other."""
+        s, wanted = self.X.shape[1], self.wanted
+        moved, new, S = (torch.zeros(shape, dtype=torch.float64) for shape in (wanted, wanted, (s, s)))
         for group in self._groups(self._columns):
             C, coupled = self._corrected(group, degree)
             # What the groups add is orthogonal but for products of small angles: squares add up.
             moved += self._moved(C)
-            outside += float(1 - C[:s, : self.wanted].square().sum() / self.wanted)
+            new += 1 - C[:s, :wanted].square().sum(0)
             S = C[:s].mT @ (S + coupled) @ C[:s]
-        return moved, outside, S
+        return Step(moved, new, S)
 
     def _groups(self, columns: int) -> list[slice]:
         """Return the first columns in groups."""
