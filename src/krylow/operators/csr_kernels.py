@@ -2,7 +2,7 @@ r"""A sparse matrix times a block of columns, with the three-term step fused, co
 
 $$\text{out} = a L X + b X + c Y$$
 
-One row of the result at a time, its sums in registers: up to four vectors of 512 bits advance together over the row's
+One row of the result at a time, its sums in registers: up to eight vectors of 256 bits advance together over the row's
 neighbours, and the rows of X that come a little later are asked for ahead of time, since no processor can guess where
 a sparse matrix reaches next. What is left is memory: X, Y, out and the matrix pass through it once if neighbours are
 near in memory, which :mod:`krylow.operators.ordering` sees to.
@@ -36,8 +36,11 @@ WORK_PER_THREAD = 1_000_000
 AHEAD = 48
 #: And this many where rows are float64.
 AHEAD_DOUBLE = 32
-#: Bits of a vector, and how many of them one pass over a row's neighbours fills.
-VECTOR_BITS, GROUP = 512, 4
+#: Bits of a vector, and how many of them one pass over a row's neighbours fills. Blocks are a multiple of 8 columns
+#: wide: a vector of 16 would be masked at their end, which takes twice as long where the processor has no masks.
+VECTOR_BITS, GROUP = 256, 8
+#: Bits of a line of the cache.
+LINE_BITS = 512
 #: Rows whose columns are gone through a group at a time: what is the same for all of them is done once.
 TILE = 512
 
@@ -331,7 +334,7 @@ def _vector_row() -> Any:
                     later = build.add(p, index(AHEAD))
                     later = build.select(build.icmp_signed("<", later, last), later, last)
                     soon = neighbour(later)
-                    for g in range(count):
+                    for g in range(0, count, LINE_BITS // VECTOR_BITS):
                         build.call(ask, [build.bitcast(place(soon, g), i8.as_pointer()), i32(0), i32(3), i32(1)])
                     weight = everywhere(build.fmul(a, build.load(build.gep(values.data, [p]))))
                     x = neighbour(p)
