@@ -98,7 +98,7 @@ def multilevel(L: Operator, k: int, options: Options) -> Subspace:
         return pairs
 
     why = f"coarser graphs, then a block of {width} vectors"
-    return _solved(L, k, run, why, dtype=_dtype(L, options))
+    return _solved(L, k, run, why, dtype=_dtype(L, options, exact=True))
 
 
 @sharing()

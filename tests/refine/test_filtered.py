@@ -12,9 +12,10 @@ from krylow.certify import Status
 from krylow.linalg.components import null_space
 from krylow.linalg.row_blocks import gram
 from krylow.operators import DenseOperator, SparseOperator
+from krylow.refine import filtered
 from krylow.refine.chebyshev import filtered_subspace
 from krylow.refine.filtered import FilteredBlock
-from krylow.refine.spectrum import spectrum_top
+from krylow.refine.spectrum import single, spectrum_top
 from krylow.testing import from_spectrum, laplacian_matrix, random_graph
 
 F64 = torch.float64
@@ -141,12 +142,12 @@ def test_what_l_makes_of_a_block():
         assert bool(((made.H - H).abs() <= 2 * made.rounding).all())
 
 
-@pytest.mark.parametrize("fine", [False, True])
+@pytest.mark.parametrize(("columns", "fine"), [(4, False), (4, True), (40, True)])  # 40 are filtered in two parts
 @pytest.mark.parametrize("degree", [1, 2, 3, 4, 7, 8])
-def test_a_smoothed_block_is_the_filtered_one(degree, fine):
-    L = laplacian_matrix(random_graph(30, seed=3)).double()
+def test_a_smoothed_block_is_the_filtered_one(degree, columns, fine):
+    L = laplacian_matrix(random_graph(60, seed=3)).double()
     high = 2 * float(L.diagonal().max())
-    X = torch.randn(30, 4, dtype=F64, generator=torch.Generator().manual_seed(1))
+    X = torch.randn(60, columns, dtype=F64, generator=torch.Generator().manual_seed(1))
     block = FilteredBlock(DenseOperator(L), X.clone(), high, orthonormal=True, fine=fine)
     block.smooth(1, high / 4, X.mT @ X)  # so that all rooms have changed places
     X = block.X.clone()
@@ -159,6 +160,24 @@ def test_a_smoothed_block_is_the_filtered_one(degree, fine):
     torch.testing.assert_close(block.X, expected)
     torch.testing.assert_close(products, X.mT @ expected)
     torch.testing.assert_close(block.multiplied(DenseOperator(L), 1e-6).LX, L @ block.X)
+
+
+@pytest.mark.parametrize(("width", "fine"), [(16, False), (32, True), (64, True)])
+def test_a_filter_has_room_for_one_more_block(width, fine, monkeypatch):
+    """However small the error is to be: what is filtered need not be kept whole until the end."""
+    taken, L = [], kl.laplacian(blocks())
+
+    def counted(*shape, **options):
+        taken.append(int(np.prod(shape)))
+        return torch.empty(*shape, **options)
+
+    X = torch.randn(L.n, width, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr(filtered, "empty", counted)
+    A = single(L)
+    block = FilteredBlock(A, X, 200.0, fine=fine)
+    block.sweep(4, 6, 50.0, 0.0)
+    block.multiplied(A, 1e-3)
+    assert sum(taken) == L.n * width
 
 
 @pytest.mark.parametrize("fine", [False, True])

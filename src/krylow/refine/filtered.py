@@ -12,7 +12,8 @@ product is spent. The last one is done for L: it tells the first k apart from th
 
 The filter runs in float32 where the error asked for allows it; sums over nodes are float64 from block to block. It
 overwrites X where that allows it, too: with $T_{2h} = 2 T_h^2 - 1$, the products $X^\top p(L) X$ are known half of the
-way to p(L) X, to a rounding of a few $10^{-6}$.
+way to p(L) X, to a rounding of a few $10^{-6}$. Where that is too much, one half of the columns is filtered after the
+other, and products are taken with the former ones.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def block_width(k: int, n: int, *, guards: int | None = None, line: int = LINE) 
 
 
 class FilteredBlock:
-    """An orthonormal block of one graph, one or two buffers for its filter, and what is known of its error.
+    """An orthonormal block of one graph, a buffer for its filter, and what is known of its error.
 
     Parameters
     ----------
@@ -112,13 +113,13 @@ class FilteredBlock:
     ) -> None:
         self.L, self.high, self.beside = L, high, beside
         self.lowest = float(L.gershgorin()[0])
-        self.X = X if orthonormal else orthonormalize_(self._apart_(X))
-        self._spare = empty(*X.shape, dtype=X.dtype, device=X.device)
-        self._third = empty(*X.shape, dtype=X.dtype, device=X.device) if fine else None
+        self.X, s = X if orthonormal else orthonormalize_(self._apart_(X)), X.shape[1]
+        width = max(s, 2 * _half(s)) if fine else s
+        self._spare = empty(X.shape[0], width, dtype=X.dtype, device=X.device)
+        self.fine = fine
         self.sweeps = 0
         self.turn: Tensor | None = None
         self.noise, self.hidden = 0.0, 0.0
-        s = X.shape[1]
         self.theta = torch.full((s,), torch.inf, dtype=torch.float64)
         self.residuals: Tensor | None = None
         self.leakage = torch.ones(s, dtype=torch.float64)
@@ -231,14 +232,34 @@ class FilteredBlock:
 
         The block is that of one step or another at any time, for whom Ctrl-C ends it.
         """
+        if self.fine:
+            return self._filter_halves(degree, low, first)
         if inner is None:
             inner = torch.eye(self.X.shape[1], dtype=torch.float64, device=self.X.device)
-        X, products = self.X, inner
-        for step in self._recurrence(X, self._spare, degree, low, first, inner, self._third):
+        products = inner
+        for step in self._recurrence(self.X, self._spare, degree, low, first, inner):
             self.X, self._spare, products = step
-        if self._third is not None:
-            products = self._products(X, self.X)
-            self._third = X if self._spare is not X else self._third
+        return products
+
+    def _filter_halves(self, degree: int, low: float, first: float) -> Tensor:
+        r"""Replace X by p(L) X, one half of its columns after the other; return $X^\top p(L) X$.
+
+        Products with the former columns themselves are exact enough where little is to leak. The matrix is symmetric:
+        what it has of the first half and the second is known before the first is overwritten.
+        """
+        X, s = self.X, self.X.shape[1]
+        products = torch.zeros(s, s, dtype=torch.float64, device=X.device)
+        for j in range(0, s, _half(s)):
+            end = min(j + _half(s), s)
+            start, room = self.rooms(end - j)
+            made = start.copy_(X[:, j:end])
+            try:
+                for step in self._recurrence(start, room, degree, low, first):
+                    made = step[0]
+                found = self._products(X[:, j:], made)
+                products[j:, j:end], products[j:end, end:] = found, found[end - j :].mT
+            finally:  # whatever Ctrl-C has left of it
+                X[:, j:end] = made
         return products
 
     def _recurrence(
@@ -248,31 +269,32 @@ class FilteredBlock:
         degree: int,
         low: float,
         first: float,
-        inner: Tensor,
-        other: Tensor | None = None,
+        inner: Tensor | None = None,
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         r"""Yield the block of each step up to p(L) X, that of the step before, and $X^\top p(L) X$ once it is known.
 
-        Both blocks are in the room of X and another one, or in two others. With h half of the degree d, or a little
-        less, $T_d = 2 T_h T_{d-h} - T_{d-2h}$, all of them scaled to 1 at ``first``.
+        Both blocks are in the room of X and another one. With h half of the degree d, or a little less,
+        $T_d = 2 T_h T_{d-h} - T_{d-2h}$, all of them scaled to 1 at ``first``; where the inner products of X are not
+        given, none are known.
         """
         e, c = (self.high - low) / 2, (self.high + low) / 2
         start = e / (first - c)
         sigma, odd, growth = start, degree % 2, math.acosh(1 + 2 * (low - first) / (self.high - low))
         part = math.cosh(odd * growth) / math.cosh(degree * growth)
         current, previous = self.L.three_term(X, None, start / e, -c * start / e, out=room), X
-        products = self._products(X, current) if odd and other is None else inner
+        products = X.new_empty(0) if inner is None else self._products(X, current) if odd else inner
         for step in range(1, degree + 1):
-            if step == degree - degree // 2 and other is None:
+            if step == degree - degree // 2 and inner is not None:
                 half = self._products(previous if odd else current, current)
                 products = (1 + part) * half - part * products
             yield current, previous, products
             if step < degree:
                 following = 1 / (2 / start - sigma)
-                a, b, into = 2 * following / e, -2 * c * following / e, previous
-                if step == 1 and other is not None:
-                    into = other
-                previous, current = current, self.L.three_term(current, previous, a, b, -sigma * following, out=into)
+                a, b = 2 * following / e, -2 * c * following / e
+                previous, current = (
+                    current,
+                    self.L.three_term(current, previous, a, b, -sigma * following, out=previous),
+                )
                 sigma = following
 
     def _products(self, X: Tensor, Y: Tensor) -> Tensor:
@@ -315,7 +337,8 @@ class FilteredBlock:
     ) -> Image:
         """Return what L makes of the block (:func:`~krylow.refine.image.image`), in one of its buffers."""
         A = L if needs_exact(tol) else self.L
-        return image(A, self.X, self._spare, self.high, tol, restrict, squared=squared)
+        room = self._spare.view(-1)[: self.X.numel()].view(self.X.shape)
+        return image(A, self.X, room, self.high, tol, restrict, squared=squared)
 
     def align(self, L: Operator, tol: float) -> Tensor:
         r"""Turn to the Ritz vectors of L and return how they may still be mixed, ``(s, s)``.
@@ -362,7 +385,7 @@ class FilteredBlock:
         The vectors are ``(n, k)`` after the known null vectors, which come first. With ``again`` the others are told by
         L, and else they are what the last product has told.
         """
-        self._spare, self._third = self.X.new_empty(0), None
+        self._spare = self.X.new_empty(0)
         X, self.X = self.X, self.X.new_empty(0, self.X.shape[1])
         C = torch.eye(X.shape[1], dtype=torch.float64, device=X.device) if self.turn is None else self.turn
         R, failed = torch.linalg.cholesky_ex(C.mT @ exact_gram(X) @ C, upper=True)
@@ -382,6 +405,11 @@ class FilteredBlock:
             theta, residuals = L.quotients(basis, near)
             return theta, basis, residuals
         return near, basis, torch.nn.functional.pad(self.residuals[:k], (known, 0)).to(basis)
+
+
+def _half(columns: int) -> int:
+    """Return how many columns are filtered at a time where what they were is needed then: whole lines of the cache."""
+    return -(-columns // (2 * LINE)) * LINE
 
 
 def _first_loose(moved: Tensor, k: int) -> int:

@@ -100,19 +100,19 @@ def _exact(
     L: Operator, X: Tensor, out: Tensor, restrict: Callable[[Tensor], Tensor] | None
 ) -> tuple[Tensor, Tensor | None]:
     """Write L X, made in float64, to ``out``; return X^T L X, and L X on a coarser graph if asked for."""
-    by_rows = L.exact_rows(X) if restrict is None and isinstance(L, SparseOperator) else None
+    by_rows = L.exact_rows(X) if isinstance(L, SparseOperator) else None
     if by_rows is not None:
-        return image_gram(by_rows, X, out), None
-    D, inner, restricted = L.double(), [], []
-    step = max(NARROW, NUMBERS // max(1, X.shape[0]))
-    for j in range(0, X.shape[1], step):
-        part = X[:, j : j + step]
-        exact, columns = (empty(*part.shape, dtype=torch.float64, device=X.device) for _ in range(2))
-        D.three_term(exact.copy_(part), None, 1.0, 0.0, out=columns)
-        if restrict is not None:
-            restricted.append(restrict(columns))
-        inner.append(gram(X, columns))
-        out[:, j : j + step] = columns
-    L.products += D.products
-    L.passes += D.passes
-    return torch.cat(inner, dim=1), torch.cat(restricted, dim=1) if restricted else None
+        H = image_gram(by_rows, X, out)
+    else:
+        D, inner, step = L.double(), [], max(NARROW, NUMBERS // max(1, X.shape[0]))
+        for j in range(0, X.shape[1], step):
+            part = X[:, j : j + step]
+            exact, columns = (empty(*part.shape, dtype=torch.float64, device=X.device) for _ in range(2))
+            D.three_term(exact.copy_(part), None, 1.0, 0.0, out=columns)
+            inner.append(gram(X, columns))
+            out[:, j : j + step] = columns
+        L.products += D.products
+        L.passes += D.passes
+        H = torch.cat(inner, dim=1)
+    # What is rounded of an image that is exact is small against the image, however small that is.
+    return H, restrict and restrict(out)

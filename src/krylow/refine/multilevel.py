@@ -75,7 +75,7 @@ def multilevel_subspace(
     generator
         Source of the random columns with which sweeps go on.
     """
-    A, D = working_precision(L, tol), L.detach() if rough(tol) else L.double()
+    A, D = working_precision(L, tol), L.detach()
     if watch is not None:
         watch.count(A)
         watch.count(D)
