@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -240,6 +241,22 @@ def test_measuring_is_resumed_and_rendered(tmp_path, monkeypatch):
     assert picture.startswith("<?xml")
     assert len(find(tmp_path, kind="large")) == 1
     json.dumps(again.results)
+
+
+def test_a_former_record_tells_settings_and_completes_the_races(tmp_path):
+    plan = Plan(sizes=(1200,), families=("sbm20",), tols=(1e-3,), threads=(1,), repeats=1, peers=("eigsh64",), best=1)
+    first = measure(tmp_path / "first", plan)
+    (row,) = first.results["rows"]
+    larger, folder = replace(plan, sizes=(1500,)), tmp_path / "second"
+    record = measure(folder, larger, stage="race", former=tmp_path / "first" / first.file_name)
+    old, new = record.results["rows"]
+    assert (old, new["n"]) == (row, 1500)
+    assert new["best_peer"] == "eigsh64"  # which nobody tuned there
+    assert record.results["peers"] == first.results["peers"]
+    again = measure(folder, replace(larger, sizes=(1200,), repeats=2), stage="race", former=folder / record.file_name)
+    assert [(found["n"], found["repeats"]) for found in again.results["rows"]] == [(1200, 2), (1500, 1)]
+    with pytest.raises(InputError, match="former record"):
+        measure(folder, plan, former=next((folder / "cells").iterdir()))
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,9 @@ def large(
     most_k: Annotated[int, typer.Option(help="Largest k on graphs of more than 3e5 nodes.", min=1)] = 20,
     limit: Annotated[str, typer.Option(help="Longest call: so many times the best so far, plus seconds.")] = "10,60",
     stage: Annotated[str, typer.Option(help="tune (the peers), race, or all.")] = "all",
+    former: Annotated[
+        Path | None, typer.Option(help="A record whose peers' settings and races stand where there are none yet.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where records go; what is there is not measured again.")] = Path(
         "runs/large"
     ),
@@ -70,7 +73,7 @@ def large(
             limit=Limit(*bounds),
         )
         with console.status("starting") as status:
-            record = measure(out, plan, stage=stage, report=status.update)
+            record = measure(out, plan, stage=stage, former=former, report=status.update)
         if record is None:
             console.print(f"The peers' settings are in {out / 'cells'}; --stage race goes on from there.")
             return

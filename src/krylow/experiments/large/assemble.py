@@ -14,17 +14,24 @@ from krylow.experiments.records import Record, find
 KIND = "large"
 
 
-def assemble(out: Path, cells: Path, seed: int) -> Record | None:
-    """Write the record of all races and tunings in ``cells`` to ``out`` and return it, or None without a race."""
+def assemble(out: Path, cells: Path, seed: int, former: Record | None = None) -> Record | None:
+    """Write the record of all races and tunings in ``cells`` to ``out`` and return it, or None without a race.
+
+    What was not measured there is taken from a ``former`` record; every race says its commit.
+    """
     races, tunings = find(cells, kind=race.KIND, seed=seed), find(cells, kind=tune.KIND, seed=seed)
     if not races:
         return None
     rows = [_row(record) for record in races]
+    peers = [_tuned(record, sorted({row["tol"] for row in rows}, reverse=True)) for record in tunings]
+    if former is not None:
+        rows = _completed(rows, former.results["rows"], ("family", "n", "k", "tol", "threads"))
+        peers = _completed(peers, former.results["peers"], ("family", "n", "k", "solver"))
     rows.sort(key=lambda r: (list(FAMILIES).index(r["family"]), r["n"], r["k"], -r["tol"], r["threads"]))
     results = {
         "rows": rows,
         "growth": growth(rows),
-        "peers": [_tuned(record, sorted({row["tol"] for row in rows}, reverse=True)) for record in tunings],
+        "peers": peers,
         "false claims of krylow": sum(
             found.get("false_claims", 0) for row in rows for found in row["solvers"].values()
         ),
@@ -41,6 +48,12 @@ def assemble(out: Path, cells: Path, seed: int) -> Record | None:
     record = Record.create(KIND, config, results, seed=seed, started=started, wall_seconds=wall)
     record.write(out)
     return record
+
+
+def _completed(here: list[dict[str, Any]], former: list[dict[str, Any]], keys: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return entries, and those former ones that none of them measured again."""
+    known = {tuple(entry[key] for key in keys) for entry in here}
+    return [*here, *(entry for entry in former if tuple(entry[key] for key in keys) not in known)]
 
 
 def _row(record: Record) -> dict[str, Any]:

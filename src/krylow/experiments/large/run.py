@@ -9,6 +9,7 @@ from pathlib import Path
 
 from krylow._checks import InputError, choice
 from krylow.experiments.large import reference
+from krylow.experiments.large.assemble import KIND as LARGE
 from krylow.experiments.large.assemble import assemble
 from krylow.experiments.large.graphs import FAMILIES
 from krylow.experiments.large.race import race
@@ -69,13 +70,17 @@ class Plan:
         check_packages([*self.peers, *self.ours])
 
 
-def measure(out: str | Path, plan: Plan, *, stage: str = "all", report: Report | None = None) -> Record | None:
+def measure(
+    out: str | Path, plan: Plan, *, stage: str = "all", former: str | Path | None = None, report: Report | None = None
+) -> Record | None:
     """Measure what is missing in ``out``, and return the record of all that is there (None before the first race).
 
     Graphs with their references go to ``out/graphs``, single measurements to ``out/cells``; what is there is not
-    measured again, so that an interrupted run goes on where it was.
+    measured again, so that an interrupted run goes on where it was. A ``former`` record, of this machine or another,
+    tells the settings of peers that were not tuned here, and its races stand where none is run here.
     """
     plan.check()
+    known = None if former is None else _former(former)
     choice(stage, STAGES, "stage")
     tell = report or (lambda text: None)
     root = Path(out)
@@ -88,10 +93,16 @@ def measure(out: str | Path, plan: Plan, *, stage: str = "all", report: Report |
                 with Worker(graph, case.k, threads or os.cpu_count() or 1) as worker:
                     for tol in plan.tols:
                         tell(f"{case} tol={tol:.0e} threads={worker.threads}: race")
-                        race(
-                            cells, worker, case, tol, plan.ours, _best(cells, case, tol, plan), plan.repeats, plan.limit
-                        )
-    return assemble(root, cells, plan.seed)
+                        peers = _best(cells, case, tol, plan, known)
+                        race(cells, worker, case, tol, plan.ours, peers, plan.repeats, plan.limit)
+    return assemble(root, cells, plan.seed, known)
+
+
+def _former(path: str | Path) -> Record:
+    record = Record.read(path)
+    if record.kind != LARGE:
+        raise InputError(f"the former record must be one of 'krylow bench large', got one of kind {record.kind!r}.")
+    return record
 
 
 def _cases(root: Path, plan: Plan, tell: Report) -> Iterator[tuple[Case, Path]]:
@@ -138,14 +149,37 @@ def _smaller(cells: Path, case: Case) -> dict[str, Record]:
     return {record.config["solver"]: record for record in found if (record.config["n"], record.config["k"]) == (n, k)}
 
 
-def _best(cells: Path, case: Case, tol: float, plan: Plan) -> dict[str, float]:
-    """Return the peers to race with and their settings: the cheapest here, or on the next smaller graph if untuned."""
+def _best(cells: Path, case: Case, tol: float, plan: Plan, former: Record | None) -> dict[str, float]:
+    """Return the peers to race with and their settings: the cheapest here, in a former record, or on a smaller graph.
+
+    A former race tells more than the tuning before it, after which a peer may have climbed.
+    """
     here = {
         name: record
         for name in plan.peers
         if (record := lookup(cells, KIND, {**case.config, "solver": name, "threads": 1}, case.seed)) is not None
     }
-    records = here or _smaller(cells, case)
-    found = {name: cheapest(record.results["runs"], tol) for name, record in records.items() if name != "pygsp"}
-    ranked = sorted((cost[1], name, cost[0]) for name, cost in found.items() if cost is not None and name in plan.peers)
-    return {name: setting for _, name, setting in ranked[: plan.best]}
+    costs = {} if here or former is None else _former_costs(former, case, tol)
+    if not costs:
+        records = here or _smaller(cells, case)
+        found = {name: cheapest(record.results["runs"], tol) for name, record in records.items()}
+        costs = {name: cost for name, cost in found.items() if cost is not None}
+    ranked = sorted((cost, name, setting) for name, (setting, cost) in costs.items() if name in plan.peers)
+    return {name: setting for _, name, setting in [peer for peer in ranked if peer[1] != "pygsp"][: plan.best]}
+
+
+def _former_costs(former: Record, case: Case, tol: float) -> dict[str, tuple[float, float]]:
+    """Return setting and processor time of peers that a former record has on this graph, or on the next smaller one."""
+    rows, tuned = ([e for e in former.results[key] if e["family"] == case.family] for key in ("rows", "peers"))
+    sizes = {(entry["n"], entry["k"]) for entry in (*rows, *tuned) if entry["n"] <= case.n}
+    for size in sorted(sizes, key=lambda size: (-size[0], abs(size[1] - case.k))):
+        found = {
+            entry["solver"]: entry["cheapest"].get(f"{tol:.0e}") for entry in tuned if (entry["n"], entry["k"]) == size
+        }
+        for row in rows:
+            if ((row["n"], row["k"]), row["tol"], row["threads"]) == (size, tol, 1):
+                found = {name: run for name, run in row["solvers"].items() if name in PEERS and run.get("right")}
+        costs = {name: (run["setting"], run["cpu_seconds"]) for name, run in found.items() if run is not None}
+        if costs:
+            return costs
+    return {}
