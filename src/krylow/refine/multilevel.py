@@ -17,7 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from krylow._memory import empty
+from krylow._memory import empty, trim
 from krylow.operators import Operator, SparseOperator
 from krylow.refine.chebyshev import (
     DOUBT,
@@ -119,6 +119,7 @@ def _solve(
         )
         coarse = Coarsest(found.theta[:width], found.turned()[:, :width])
     X = level.prolong(coarse.V, empty(A.n, width, dtype=A.dtype, device=A.device))
+    trim(X)  # of what aggregates and factors took
     block = FilteredBlock(A, X, high, orthonormal=True, fine=fine)
     outcome = run_cycles(block, D, level, coarse, k, tol=tol, max_products=max_products, watch=watch)
     if outcome is not None:
