@@ -180,6 +180,19 @@ def test_a_filter_has_room_for_one_more_block(width, fine, monkeypatch):
     assert sum(taken) == L.n * width
 
 
+def test_rounding_of_vectors_that_grow_much_is_not_in_the_products_of_those_that_grow_little():
+    """Products of a fine filter are those of the columns themselves, to the rounding of each, not of the largest."""
+    lam = torch.cat([torch.linspace(0, 0.9, 40, dtype=F64), torch.linspace(1, 16, 160, dtype=F64)])
+    L = from_spectrum(lam)
+    start = torch.linalg.eigh(L).eigenvectors[:, :32].float().contiguous()
+    block = FilteredBlock(DenseOperator(L.float()), start.clone(), 16.0, orthonormal=True, fine=True)
+    products = block._filter(48, 1.0, 0.0)
+    Y = block.X.double()
+    size = torch.linalg.vector_norm(Y, dim=0)
+    assert float(size[-1] / size[0]) < 1e-3
+    assert float(((products - start.double().mT @ Y) / size).abs().max()) <= 1e-6
+
+
 @pytest.mark.parametrize("fine", [False, True])
 @pytest.mark.parametrize("degree", [5, 6])
 def test_products_of_a_filter_are_those_beside_known_null_vectors(degree, fine):

@@ -242,22 +242,23 @@ class FilteredBlock:
         return products
 
     def _filter_halves(self, degree: int, low: float, first: float) -> Tensor:
-        r"""Replace X by p(L) X, one half of its columns after the other; return $X^\top p(L) X$.
+        r"""Replace X by p(L) X, the second half of its columns before the first; return $X^\top p(L) X$.
 
         Products with the former columns themselves are exact enough where little is to leak. The matrix is symmetric:
-        what it has of the first half and the second is known before the first is overwritten.
+        what it has of both halves is known before the second is overwritten. That is filtered first, since it has the
+        higher frequencies, which grow less: its rounding is small against what the others grow by, not the reverse.
         """
         X, s = self.X, self.X.shape[1]
         products = torch.zeros(s, s, dtype=torch.float64, device=X.device)
-        for j in range(0, s, _half(s)):
+        for j in reversed(range(0, s, _half(s))):
             end = min(j + _half(s), s)
             start, room = self.rooms(end - j)
             made = start.copy_(X[:, j:end])
             try:
                 for step in self._recurrence(start, room, degree, low, first):
                     made = step[0]
-                found = self._products(X[:, j:], made)
-                products[j:, j:end], products[j:end, end:] = found, found[end - j :].mT
+                found = self._products(X[:, :end], made)
+                products[:end, j:end], products[j:end, :j] = found, found[:j].mT
             finally:  # whatever Ctrl-C has left of it
                 X[:, j:end] = made
         return products
