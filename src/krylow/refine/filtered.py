@@ -79,7 +79,7 @@ class FilteredBlock:
         Null vectors that are known, the lowest frequencies: the block is kept orthogonal to them until
         :meth:`finish`.
     fine
-        Whether the error is to be so small that a filter must not overwrite what it starts from.
+        Whether the error is to be so small that products have to be those with the columns that a filter starts from.
 
     Attributes
     ----------
