@@ -178,7 +178,7 @@ def _former_costs(former: Record, case: Case, tol: float) -> dict[str, tuple[flo
         }
         for row in rows:
             if ((row["n"], row["k"]), row["tol"], row["threads"]) == (size, tol, 1):
-                found = {name: run for name, run in row["solvers"].items() if name in PEERS and run.get("right")}
+                found |= {name: run for name, run in row["solvers"].items() if name in PEERS and run.get("right")}
         costs = {name: (run["setting"], run["cpu_seconds"]) for name, run in found.items() if run is not None}
         if costs:
             return costs
