@@ -322,7 +322,7 @@ class Search:
             ratio = torch.full_like(gone, FIRST_RATIO) if before is None else gone / before
             ratio = ratio.nan_to_num().clamp(max(self._theory(degree), LEAST_RATIO), MOST_RATIO)
             left = ratio / (1 - ratio.sqrt()).square()  # all steps that would follow, as a geometric series
-            most, before = float((left * gone).max() / gone[-1]), gone
+            most, before = float((left * gone).max() / gone[-1].clamp(min=torch.finfo(gone.dtype).tiny)), gone
             if self._complete:
                 self.outcome = self._judge(CAUTION * most * step.moved, float(left[-1]) * step.coupled, tol)
             if watch is not None:
@@ -372,7 +372,7 @@ class Search:
             C, coupled = self._corrected(group, degree)
             # What the groups add is orthogonal but for products of small angles: squares add up.
             moved += self._moved(C)
-            new += 1 - C[:s, :wanted].square().sum(0)
+            new += (1 - C[:s, :wanted].square().sum(0)).clamp(min=0)
             S = C[:s].mT @ (S + coupled) @ C[:s]
         return Step(moved, new, S)
 
