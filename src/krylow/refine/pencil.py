@@ -27,8 +27,9 @@ from krylow.refine.spectrum import spectrum_top
 FLOOR = 0.25
 #: And the shifts, where a node is lighter than one: m.
 LEAST = 8.0
-#: The upper bound of the spectrum is an estimate, raised by this factor.
-ABOVE = 1.01
+#: The upper bound of the spectrum is an estimate, raised by this factor. It is no nearer to 0 than this part of how far
+#: null vectors lie below: where nearly all frequencies are the shift (a complete graph), polynomials would overflow.
+ABOVE, LEAST_TOP = 1.01, 0.5
 #: Steps of a solution between two removals of vectors far below 0.
 CLEAN = 6
 #: Entries that are scaled at a time, up to the end of a row.
@@ -114,7 +115,8 @@ def scale(L: SparseOperator, shift: float, dtype: torch.dtype | None = None) -> 
         scaled = L.values[at].detach().double() * root[row] * root[col]
         values[at] = torch.where(row == col, scaled - shift / mass[row], scaled).to(dtype)
     B = L.like(values)
-    return Pencil(B, shift, mass.to(dtype)[:, None], ABOVE * spectrum_top(B))
+    top = max(ABOVE * spectrum_top(B), LEAST_TOP * abs(shift) / float(mass.mean()))
+    return Pencil(B, shift, mass.to(dtype)[:, None], top)
 
 
 def _by_rows(L: SparseOperator) -> Iterator[tuple[slice, Tensor]]:

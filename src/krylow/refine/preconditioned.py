@@ -28,8 +28,8 @@ from krylow._memory import empty, trim
 from krylow.linalg.components import NullSpace
 from krylow.linalg.row_blocks import gram, lengths, orthonormalize_, recombine_, rotate_, subtract_
 from krylow.operators import SparseOperator
-from krylow.refine.chebyshev import DOUBT, SINGLE_TOL, Outcome, conclude
-from krylow.refine.filtered import FilteredBlock
+from krylow.refine.chebyshev import DOUBT, PATIENCE, SINGLE_TOL, Outcome, conclude
+from krylow.refine.filtered import APART, FilteredBlock
 from krylow.refine.pencil import first_frequency, scale
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz
@@ -56,13 +56,14 @@ STEP_DEGREES = (6, 40)
 SHRINK = (4.0, 20.0)
 #: What the first step is believed to leave of the squared error, and the least and the most that any step is: where one
 #: took nearly all of a vector's error, what is left is what steps take less of.
-FIRST_RATIO, LEAST_RATIO, MOST_RATIO = 0.25, 0.05, 0.95
+FIRST_RATIO, LEAST_RATIO, MOST_RATIO = 0.25, 0.08, 0.95
 #: Vectors are off by somewhat more than a step moves them.
 CAUTION = 2.0
 #: The part of the error asked for that a step aims at.
 AIM = 0.3
-#: Wanted vectors that leak this part of the error asked for and still move will not come apart: there is no gap.
-SETTLED = 1e-2
+#: Wanted vectors that leak this part of the error asked for and still move will not come apart: there is no gap. Nor do
+#: they where so many steps in turn (``PATIENCE``) still add more than this part of the least that one has added.
+SETTLED, STALLED = 1e-2, 0.9
 #: Units of rounding, relative to the wanted frequencies, by which vectors are coupled anyway.
 ROUNDING = 2.0
 #: Columns are corrected in groups of about the same width: the widest, and how many there are at least.
@@ -129,9 +130,29 @@ def preconditioned_subspace(
     del X
     block.theta = theta
     pairs = conclude(D, block, k, outcome, 0.0)
+    if outcome.settled:
+        pairs = _beyond_rounding(pairs, theta, k, null.count if null else 0)
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
     return pairs
+
+
+def _beyond_rounding(pairs: Ritz, theta: Tensor, k: int, known: int) -> Ritz:
+    """Return pairs whose evidence knows by how much the frequencies ``theta`` of the search are off.
+
+    These are behind the ``known`` ones of the null vectors. What exact quotients differ from them by is rounding of
+    products with heavy nodes: it shows gaps where there are none, and couples vectors on either side of a cut as much.
+    """
+    evidence, exact = pairs.evidence, pairs.theta.double().cpu()
+    assert evidence is not None
+    off = (exact[known:k] - theta[: k - known]).abs()
+    apart = torch.nonzero(exact[1 : k + 1] - exact[:k] > 2 * off.max())
+    unique = int(apart[-1]) + 1 if apart.numel() else 0
+    mixed = float((off / (exact[k] - exact[known:k] - off).clamp(min=off)).nan_to_num().square().sum()) / k
+    evidence = replace(
+        evidence, error=min(1.0, evidence.error + DOUBT * mixed), well_defined=min(evidence.well_defined, unique)
+    )
+    return replace(pairs, evidence=evidence)
 
 
 def _single_suffices(D: SparseOperator, first: float, tol: float) -> bool:
@@ -200,10 +221,25 @@ class Search:
         return X.contiguous() if self.null is None else self.null.remove_(X).contiguous()
 
     def _take(self, X: Tensor) -> None:
-        """Make X the block, beside the null space: twice, since a column near that is mostly rounding after once."""
-        self.X = orthonormalize_(self._clean_(X))
-        if self.null is not None:
-            self.X = orthonormalize_(self._clean_(self.X))
+        """Make X the block, beside the null space: again where columns near that were mostly rounding after once."""
+        for _ in range(MOST_PROJECTIONS):
+            X = orthonormalize_(self._clean_(X))
+            if self._renew_(X) <= APART:
+                break
+        self.X = X
+
+    def _renew_(self, X: Tensor) -> float:
+        """Return the most that an orthonormal column holds of the null space; one that it is most of becomes random.
+
+        Where all neighbours are alike, rounding along a null vector lies along that again, however often it is removed.
+        """
+        if self.null is None:
+            return 0.0
+        held = self.null.coefficients(X).square().sum(0)
+        for j in torch.nonzero(held > 0.5)[:, 0].tolist():
+            source = torch.Generator(device=X.device).manual_seed(j)
+            X[:, j] = torch.randn(X.shape[0], dtype=X.dtype, device=X.device, generator=source)
+        return float(held.max().sqrt())
 
     def filter(self, shift: float) -> None:
         """Filter the block through pencils of better and better shifts, then rotate it to Ritz vectors of L."""
@@ -311,6 +347,7 @@ class Search:
     def correct(self, tol: float, watch: Watch | None) -> None:
         """Correct the wanted vectors until their estimated error is at most ``tol``, or no gap shows."""
         before: Tensor | None = None
+        best, idle = math.inf, 0
         while True:
             degree = self._step_degree(tol)
             if self.A.products + (degree + 1) * self._columns > self.limit:
@@ -327,7 +364,10 @@ class Search:
                 self.outcome = self._judge(CAUTION * most * step.moved, float(left[-1]) * step.coupled, tol)
             if watch is not None:
                 watch.report(self.outcome.error)
-            if self.outcome.error <= tol or most * float(gone[-1]) / self.wanted <= SETTLED * tol:
+            idle = idle + 1 if float(gone[-1]) > STALLED * best else 0
+            best = min(best, float(gone[-1]))
+            leaks = most * float(gone[-1]) / self.wanted
+            if self.outcome.error <= tol or leaks <= SETTLED * tol or (self._complete and idle >= PATIENCE):
                 self.outcome = replace(self.outcome, settled=True)
                 return
 
@@ -427,10 +467,12 @@ class Search:
     def _orthonormalized(self, W: Tensor) -> Tensor:
         """Return W made orthonormal and orthogonal to the block and null vectors, as often as rounding asks for."""
         for again in range(MOST_PROJECTIONS):
-            W = self._clean_(orthonormalize_(W) if again else W)
+            W = orthonormalize_(W) if again else W
+            along = self._renew_(W) if again else 1.0
+            W = self._clean_(W)
             inner = gram(self.X, W)
             subtract_(W, [self.X], [inner])
-            if again and float(inner.abs().max()) <= ORTHOGONAL:
+            if max(along, float(inner.abs().max())) <= ORTHOGONAL:
                 break
         return W
 
