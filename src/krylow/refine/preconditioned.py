@@ -10,8 +10,9 @@ together, which a filter of B tells badly, are joined once in the same way (:mod
 
 The error is measured on the way. A step moves the wanted vectors by nearly all that they were off: by theory it leaves
 $1 / \cosh^2(d \, \mathrm{arcosh}(\cdot))$ of the squared error, by experience what the step before left, and the larger
-of the two is believed of it and of all that would follow. That is told of the first 1, 2, ... vectors apart: the lowest
-frequencies, far below $\sigma$, are corrected by least, and would be covered by what steps take of the others.
+of the two is believed of it and of all that would follow (:mod:`krylow.refine.leftover`). That is told of the first 1,
+2, ... vectors apart: the lowest frequencies, far below $\sigma$, are corrected by least, and would be covered by what
+steps take of the others.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,8 +28,9 @@ from krylow._memory import empty, trim
 from krylow.linalg.components import NullSpace
 from krylow.linalg.row_blocks import gram, lengths, orthonormalize_, recombine_, rotate_, subtract_
 from krylow.operators import SparseOperator
-from krylow.refine.chebyshev import DOUBT, PATIENCE, SINGLE_TOL, Outcome, conclude
+from krylow.refine.chebyshev import DOUBT, SINGLE_TOL, Outcome, conclude
 from krylow.refine.filtered import APART, FilteredBlock
+from krylow.refine.leftover import Leftover, Step, beyond_rounding
 from krylow.refine.pencil import first_frequency, scale
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz
@@ -54,18 +55,10 @@ GROWTH = {torch.float32: 1e5, torch.float64: 1e10}
 #: Degrees of a correction, and the factor by which it should shrink the vectors' error at least and at most.
 STEP_DEGREES = (6, 40)
 SHRINK = (4.0, 20.0)
-#: What the first step is believed to leave of the squared error, and the least and the most that any step is: where one
-#: took nearly all of a vector's error, what is left is what steps take less of.
-FIRST_RATIO, LEAST_RATIO, MOST_RATIO = 0.25, 0.08, 0.95
-#: Vectors are off by somewhat more than a step moves them.
-CAUTION = 2.0
 #: The part of the error asked for that a step aims at.
 AIM = 0.3
-#: Wanted vectors that leak this part of the error asked for and still move will not come apart: there is no gap. Nor do
-#: they where so many steps in turn (``PATIENCE``) still add more than this part of the least that one has added.
-SETTLED, STALLED = 1e-2, 0.9
-#: Units of rounding, relative to the wanted frequencies, by which vectors are coupled anyway.
-ROUNDING = 2.0
+#: Wanted vectors that leak this part of the error asked for and still move will not come apart: there is no gap.
+SETTLED = 1e-2
 #: Columns are corrected in groups of about the same width: the widest, and how many there are at least.
 GROUP, LEAST_GROUPS = 16, 2
 #: Columns beyond the wanted ones that are corrected, too: while they are off, they couple vectors on either side of the
@@ -131,51 +124,15 @@ def preconditioned_subspace(
     block.theta = theta
     pairs = conclude(D, block, k, outcome, 0.0)
     if outcome.settled:
-        pairs = _beyond_rounding(pairs, theta, k, null.count if null else 0)
+        pairs = beyond_rounding(pairs, theta, k, null.count if null else 0)
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
     return pairs
 
 
-def _beyond_rounding(pairs: Ritz, theta: Tensor, k: int, known: int) -> Ritz:
-    """Return pairs whose evidence knows by how much the frequencies ``theta`` of the search are off.
-
-    These are behind the ``known`` ones of the null vectors. What exact quotients differ from them by is rounding of
-    products with heavy nodes: it shows gaps where there are none, and couples vectors on either side of a cut as much.
-    """
-    evidence, exact = pairs.evidence, pairs.theta.double().cpu()
-    assert evidence is not None
-    off = (exact[known:k] - theta[: k - known]).abs()
-    apart = torch.nonzero(exact[1 : k + 1] - exact[:k] > 2 * off.max())
-    unique = int(apart[-1]) + 1 if apart.numel() else 0
-    mixed = float((off / (exact[k] - exact[known:k] - off).clamp(min=off)).nan_to_num().square().sum()) / k
-    evidence = replace(
-        evidence, error=min(1.0, evidence.error + DOUBT * mixed), well_defined=min(evidence.well_defined, unique)
-    )
-    return replace(pairs, evidence=evidence)
-
-
 def _single_suffices(D: SparseOperator, first: float, tol: float) -> bool:
     rounding = torch.finfo(torch.float32).eps * float(D.diagonal().abs().max())
     return tol >= SINGLE_TOL and rounding <= SINGLE_SCALE * abs(first) and fits_single(D)
-
-
-class Step(NamedTuple):
-    """What one correction of all wanted vectors did.
-
-    Attributes
-    ----------
-    moved
-        ``(wanted,)`` how far the first 1, 2, ... wanted vectors moved, each as a normalised squared subspace error.
-    new
-        ``(wanted,)`` the part of each of them, squared, that was outside the block's span.
-    coupled
-        ``(s, s)`` by which what was joined coupled the vectors.
-    """
-
-    moved: Tensor
-    new: Tensor
-    coupled: Tensor
 
 
 class Search:
@@ -346,28 +303,18 @@ class Search:
 
     def correct(self, tol: float, watch: Watch | None) -> None:
         """Correct the wanted vectors until their estimated error is at most ``tol``, or no gap shows."""
-        before: Tensor | None = None
-        best, idle = math.inf, 0
+        left, eps = Leftover(), torch.finfo(self.X.dtype).eps
         while True:
             degree = self._step_degree(tol)
             if self.A.products + (degree + 1) * self._columns > self.limit:
                 return
             step = self._step(degree)
-            # Of the first 1, 2, ... vectors: a step takes less of frequencies that are far from the shift. What vectors
-            # of the block hold of each other is taken at once, and tells nothing of the steps that follow.
-            gone = step.new.cumsum(0)
-            ratio = torch.full_like(gone, FIRST_RATIO) if before is None else gone / before
-            ratio = ratio.nan_to_num().clamp(max(self._theory(degree), LEAST_RATIO), MOST_RATIO)
-            left = ratio / (1 - ratio.sqrt()).square()  # all steps that would follow, as a geometric series
-            most, before = float((left * gone).max() / gone[-1].clamp(min=torch.finfo(gone.dtype).tiny)), gone
+            left.take(step, self._theory(degree))
             if self._complete:
-                self.outcome = self._judge(CAUTION * most * step.moved, float(left[-1]) * step.coupled, tol)
+                self.outcome = left.judged(step, self.theta, self.k - self.wanted, tol, eps)
             if watch is not None:
                 watch.report(self.outcome.error)
-            idle = idle + 1 if float(gone[-1]) > STALLED * best else 0
-            best = min(best, float(gone[-1]))
-            leaks = most * float(gone[-1]) / self.wanted
-            if self.outcome.error <= tol or leaks <= SETTLED * tol or (self._complete and idle >= PATIENCE):
+            if self.outcome.error <= tol or left.leaks <= SETTLED * tol or (self._complete and left.stalled):
                 self.outcome = replace(self.outcome, settled=True)
                 return
 
@@ -389,20 +336,6 @@ class Search:
         goal = min(max((error / (AIM * tol)) ** 0.5, SHRINK[0]), SHRINK[1])
         least, most = STEP_DEGREES
         return next((d for d in range(least, most) if self._theory(d) * goal**2 <= 1), most)
-
-    def _judge(self, moved: Tensor, S: Tensor, tol: float) -> Outcome:
-        """Return what is left of the error after every number of vectors."""
-        hidden = self.k - self.wanted
-        S = S.abs() + ROUNDING * torch.finfo(self.X.dtype).eps * self.theta[: self.wanted].abs().max()
-        doubt = S.diagonal()
-        apart = (self.theta - self.theta[:, None]).abs() - (doubt + doubt[:, None])
-        mixing = (S / apart.clamp(min=torch.finfo(torch.float64).tiny)).square().clamp(max=1)
-        counts = torch.arange(1, self.wanted + 1)
-        mixed = torch.stack([mixing[:j, j:].sum() / j for j in range(1, self.wanted + 1)])
-        total = (moved + mixed) * counts / (counts + hidden)
-        good = counts[total <= tol]
-        unique = int(good[-1]) if good.numel() else 0
-        return Outcome(float(total[-1].clamp(max=1)), hidden + unique)
 
     def _step(self, degree: int) -> Step:
         """Correct the wanted vectors, a group of columns after the other."""
