@@ -257,6 +257,9 @@ def test_a_former_record_tells_settings_and_completes_the_races(tmp_path):
     assert [(found["n"], found["repeats"]) for found in again.results["rows"]] == [(1200, 2), (1500, 1)]
     with pytest.raises(InputError, match="former record"):
         measure(folder, plan, former=next((folder / "cells").iterdir()))
+    for missing in (folder, folder / "none.json"):
+        with pytest.raises(InputError, match="no such file"):
+            measure(folder, plan, former=missing)
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,8 @@ def measure(
 
 
 def _former(path: str | Path) -> Record:
+    if not Path(path).is_file():
+        raise InputError(f"the former record must be a file that 'krylow bench large' wrote, got {path}: no such file.")
     record = Record.read(path)
     if record.kind != LARGE:
         raise InputError(f"the former record must be one of 'krylow bench large', got one of kind {record.kind!r}.")
