@@ -87,9 +87,9 @@ def test_small_communities_count_as_one(monkeypatch):
     assert len(np.unique(X[:, 1].numpy().round(8))) == BLOCKS + 1
 
 
-def planted(L, labels):
+def planted(L, labels, tol=1e-3):
     X = community_block(L, ones(L), labels, BLOCKS, 32)
-    return filtered_subspace(L, lambda: X, BLOCKS, tol=1e-3, max_products=10**6, planted=True)
+    return filtered_subspace(L, lambda: X, BLOCKS, tol=tol, max_products=10**6, planted=True)
 
 
 def test_a_block_model_is_solved_from_there():
@@ -142,3 +142,24 @@ def test_communities_are_found_and_save_passes(monkeypatch, kind):
 def test_nothing_is_believed_while_something_may_be_hidden(monkeypatch):
     monkeypatch.setattr(FilteredBlock, "unseen", lambda *_: 1.1)
     assert planted(*block_model()) is None
+
+
+def test_once_the_wanted_vectors_are_found_guards_alone_look_for_hidden_ones(monkeypatch):
+    """A graph of far more nodes hides a vector for longer: two sweeps of the whole block here, then guards alone."""
+    seen = FilteredBlock.unseen
+    calls = []
+
+    def counted(name):
+        run = getattr(FilteredBlock, name)
+        return lambda block, k, degree, *ends: (calls.append((name, degree)), run(block, k, degree, *ends))[1]
+
+    monkeypatch.setattr(FilteredBlock, "unseen", lambda block, k: 1e8 * seen(block, k))
+    for name in ("sweep", "probe"):
+        monkeypatch.setattr(FilteredBlock, name, counted(name))
+    L, labels = block_model()
+    pairs = planted(L, labels, tol=1e-4)
+    names = [name for name, _ in calls]
+    assert names[:2] == ["sweep", "sweep"]
+    assert set(names[2:]) == {"probe"}
+    assert calls[1][1] < calls[2][1]  # the wanted ones need fewer degrees than the hidden ones
+    assert error(truth(L, BLOCKS), pairs.X[:, :BLOCKS]) <= 1e-3

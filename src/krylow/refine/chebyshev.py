@@ -31,6 +31,8 @@ LEAST_DEGREE, MOST_DEGREE = 4, 96
 AIM = 0.3
 #: And what they aim at where vectors may be hidden, if guards all grew as much as the lowest of them.
 AIM_UNSEEN = 2.0
+#: Hidden vectors are worth so many degrees of the whole block more than the wanted ones need: else guards look alone.
+WORTH = 3
 #: Vectors that leak so much are not near any frequency yet.
 YOUNG = 0.3
 #: How far the values of one filter may lie apart before rounding covers the smaller ones.
@@ -45,7 +47,8 @@ SETTLED = 1e-2
 NEAR = 5e-3
 #: One that is this part of it for so many sweeps, while the error does not fall, is none.
 SAME, PATIENCE = 1e-5, 8
-#: A start that is not random has to do in so many sweeps, with a gap by this factor.
+#: A start that is not random has to do in so many sweeps, or twice as many looks if only hidden vectors are left to
+#: look for, with a gap by this factor.
 TRIALS, CLEAR = 4, 1.5
 #: The filter's degree aims at this much growth of the k-th vector over the block's last one in one sweep.
 GROWTH = 1e3
@@ -243,7 +246,7 @@ def refine_block(
             if degree < 1:
                 return outcome
             first = min(first, low - 1e-3 * (block.high - low))
-            if block.hidden and block.sweeps == 1 and float(block.doubted(k).square().mean()) <= tol:
+            if _found(block, k, tol):
                 block.probe(k, degree, low, first)
             else:
                 block.sweep(k, degree, low, first)
@@ -254,7 +257,8 @@ def refine_block(
                 error = outcome.error
             if watch is not None:
                 watch.report(error)
-            if block.hidden and (block.sweeps > TRIALS or not _clear(block, k)):
+            trials = 2 * TRIALS if _found(block, k, tol) else TRIALS
+            if block.hidden and (block.sweeps > trials or not _clear(block, k)):
                 return replace(outcome, hidden=True)
             if shown and (outcome.error <= tol or tied(block, outcome, k, tol)):
                 return replace(outcome, settled=True)
@@ -268,6 +272,14 @@ def refine_block(
     except KeyboardInterrupt:
         block.settle()
         return replace(outcome, interrupted=True)
+
+
+def _found(block: FilteredBlock, k: int, tol: float) -> bool:
+    """Return whether the first k vectors need no more sweeps, whatever may still be hidden from them."""
+    if not block.hidden or not block.sweeps:
+        return False
+    error = float(block.doubted(k).square().mean()) if block.sweeps == 1 else block.error(k)
+    return error <= tol
 
 
 def _next_low(block: FilteredBlock, k: int, low: float) -> float:
@@ -356,10 +368,13 @@ def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int |
     if float(block.leakage[:k].max()) >= YOUNG:  # the lowest frequency may be far below the lowest estimate
         span, lowest = span**0.7, lowest.clamp(max=0)
     most = max(LEAST_DEGREE, min(MOST_DEGREE, int(math.log(2 * span) / float(rate(lowest)))))
+    found, enough = _found(block, k, tol), most
     for degree in range(LEAST_DEGREE, most):
         growth = torch.cosh(degree * rates)
         left = block.leakage[:k] / growth[:k]
+        if not found and enough == most and float(left.square().mean()) <= AIM * tol:
+            enough = degree
         unseen = block.unseen(k) * float(growth[k] / growth[k - 1]) ** 2
-        if float(left.square().mean()) <= AIM * tol and unseen <= AIM_UNSEEN:
-            return degree
-    return most
+        if unseen <= AIM_UNSEEN and (found or enough < most):
+            return degree if found or degree <= enough + WORTH else enough
+    return enough
