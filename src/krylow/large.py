@@ -22,6 +22,7 @@ from krylow.floor import PROOF_LIMIT
 from krylow.linalg.components import NullSpace, null_space
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
+from krylow.operators.sparse import WHOLE
 from krylow.refine.chebyshev import filtered_subspace, in_single, rough
 from krylow.refine.condensed import core_of
 from krylow.refine.filtered import LINE, block_width
@@ -71,7 +72,7 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
         return pairs
 
     why = f"a filtered block of {width} vectors"
-    return _solved(L, k, run, why, dtype=_dtype(L, options, exact=True), grouped=True)
+    return _solved(L, k, run, why, tol=options.tol, grouped=True)
 
 
 @sharing()
@@ -98,7 +99,7 @@ def multilevel(L: Operator, k: int, options: Options) -> Subspace:
         return pairs
 
     why = f"coarser graphs, then a block of {width} vectors"
-    return _solved(L, k, run, why, dtype=_dtype(L, options, exact=True))
+    return _solved(L, k, run, why, tol=options.tol)
 
 
 @sharing()
@@ -156,15 +157,15 @@ def _random(L: Operator, width: int, options: Options) -> Tensor:
     return gaussian(L, width, generator=options.generator, out=room)
 
 
-def _dtype(L: Operator, options: Options, *, exact: bool = False) -> torch.dtype:
-    """Return the dtype in which a filter runs over L in another order; where that does, no other copy is kept.
+def _storage(L: SparseOperator, tol: float | None) -> torch.dtype:
+    """Return what the entries of L in another order are kept in for a filter; where that does, no other copy is kept.
 
-    With ``exact`` entries that float32 holds as they are, as those of graphs without weights, are kept in that.
+    Where the error is to be small, float32 has to hold them as they are. None: L is not filtered.
     """
-    if not in_single(L.detach(), options.tol):
+    if tol is None or not in_single(L, tol):
         return L.dtype
-    suffices = rough(options.tol) or (exact and isinstance(L, SparseOperator) and _held_by_single(L.values.detach()))
-    return torch.float32 if suffices else L.dtype
+    kept = L.single_storage()
+    return kept if kept == WHOLE or rough(tol) or _held_by_single(L.values) else L.dtype
 
 
 def _held_by_single(values: Tensor) -> bool:
@@ -184,13 +185,13 @@ def _solved(
     run: Callable[[Operator, NullSpace | None, Tensor | None], Ritz],
     why: str,
     *,
-    dtype: torch.dtype | None = None,
+    tol: float | None = None,
     grouped: bool = False,
 ) -> Subspace:
     """Run a refinement of one large graph in an order that is near in memory; read off a null space that suffices.
 
-    The graph is put in that order in a ``dtype``, or its own; ``grouped`` says whether communities are looked for where
-    there is none.
+    The graph in that order is what a filter needs for an error of ``tol``, or None: as it is. ``grouped`` says whether
+    communities are looked for where there is none.
     """
     null = null_space(L)
 
@@ -200,7 +201,8 @@ def _solved(
         other = None
         if isinstance(A, SparseOperator):
             plain = A.detach()
-            other = reordered_if_it_pays(plain, dtype) or (grouped_if_it_pays(plain, dtype) if grouped else None)
+            storage = _storage(plain, tol)
+            other = reordered_if_it_pays(plain, storage) or (grouped_if_it_pays(plain, storage) if grouped else None)
         if other is None:
             return run(A, null, None).to(A.dtype)
         B = other.operator

@@ -6,6 +6,8 @@ import scipy.sparse
 
 from krylow.operators import row_passes
 
+EPS = np.finfo(float).eps
+
 
 @pytest.fixture(params=["compiled", "scipy"], autouse=True)
 def either(request, monkeypatch):
@@ -20,7 +22,8 @@ def parts(dense):
 
 def test_bounds_are_gershgorins():
     dense = np.array([[3.0, -1.0, 0.5], [-1.0, 2.0, 0.0], [0.5, 0.0, -4.0]])
-    diagonal, low, high, flat, positive = row_passes.look(*parts(dense))
+    diagonal, low, high, whole, flat, positive = row_passes.look(*parts(dense), EPS)
+    assert not whole
     assert not flat.any()
     assert positive
     assert (low, high) == (-4.5, 4.5)
@@ -33,18 +36,25 @@ def test_bounds_are_gershgorins():
 def test_rows_that_are_null_but_for_rounding():
     W = np.array([[0.0, 0.1, 0.2, 0.0], [0.1, 0.0, 0.7, 0.0], [0.2, 0.7, 0.0, 0.3], [0.0, 0.0, 0.3, 0.0]])
     L = np.diag(W.sum(1)) - W
-    within, positive = row_passes.null_rows(*parts(L), np.ones(4), np.finfo(float).eps)
+    within, positive = row_passes.null_rows(*parts(L), np.ones(4), EPS)
     assert within.all()
     assert not positive
     L[1, 1] += 1e-9
-    within, _ = row_passes.null_rows(*parts(L), np.ones(4), np.finfo(float).eps)
+    within, _ = row_passes.null_rows(*parts(L), np.ones(4), EPS)
     assert within.tolist() == [True, False, True, True]
     L[0, 3] = L[3, 0] = 1e-30
-    assert row_passes.null_rows(*parts(L), np.ones(4), np.finfo(float).eps)[1]
-    within, positive = row_passes.null_rows(*parts(L), np.ones(4), np.finfo(float).eps)
-    seen = row_passes.look(*parts(L))
+    assert row_passes.null_rows(*parts(L), np.ones(4), EPS)[1]
+    within, positive = row_passes.null_rows(*parts(L), np.ones(4), EPS)
+    seen = row_passes.look(*parts(L), EPS)
     assert (seen.flat == within).all()
     assert seen.positive == positive
     scale = np.array([1.0, 2.0, 3.0, 4.0])
-    within, positive = row_passes.null_rows(*parts(L / scale), scale, np.finfo(float).eps)
+    within, positive = row_passes.null_rows(*parts(L / scale), scale, EPS)
     assert within.tolist() == [True, False, True, True]
+
+
+@pytest.mark.parametrize(("entry", "whole"), [(127, True), (-127, True), (128, False), (-128, False), (0.5, False)])
+def test_small_whole_numbers(entry, whole):
+    dense = np.array([[3.0, entry], [entry, 4.0]])
+    assert row_passes.look(*parts(dense), EPS).whole == whole
+    assert row_passes.look(*parts(dense.astype(np.float32)), EPS).whole == whole

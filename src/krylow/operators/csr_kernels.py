@@ -89,17 +89,27 @@ def three_term(
     crow, col, values
         The matrix in rows; both indices int32 or both int64.
     X, Y, out
-        ``(n, s)`` blocks whose rows are contiguous, of the dtype of ``values``; None: no Y.
+        ``(n, s)`` blocks whose rows are contiguous, of the dtype of ``values`` unless those are whole numbers; None:
+        no Y.
     a, b, c
         Numbers; a b of zero leaves the middle term out altogether.
     """
     columns = X.shape[1]
     kernel = _compile()
-    number = values.dtype.type
+    number = X.dtype.type
     second = X if Y is None else Y
-    lanes = VECTOR_BITS // 8 // values.itemsize
+    lanes = VECTOR_BITS // 8 // X.itemsize
     arguments = (crow, col, values, X, second, out, number(a), number(b), number(c), b != 0, Y is not None, lanes)
     _shared(kernel, arguments, crow, columns)
+
+
+def vector_product(crow: np.ndarray, col: np.ndarray, values: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return L x of one vector ``(n,)``, for entries of another dtype than its own, which scipy would copy."""
+    kernel = compiled(_vector_product)
+    assert kernel is not None
+    out = np.empty_like(x)
+    _shared(kernel, (crow, col, values, x, out), crow, 1)
+    return out
 
 
 def quotients(
@@ -172,6 +182,15 @@ def _rows(
             for i in range(begin, min(begin + TILE, stop)):
                 low, high = np.int64(crow[i]), np.int64(crow[i + 1])
                 _row(col, values, X, Y, out, i, low, high, first, vectors, rest, a, b, c, middle, second, last)
+
+
+def _vector_product(crow: Any, col: Any, values: Any, x: Any, out: Any, start: int, stop: int) -> None:
+    for i in range(start, stop):
+        total = x.dtype.type(0)
+        # Numbers with a sign might count from the end, which takes twice as long.
+        for p in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
+            total += x.dtype.type(values[p]) * x[np.uint64(col[p])]
+        out[i] = total
 
 
 def _exact_rows(crow: Any, col: Any, values: Any, X: Any, start: int, stop: int, out: Any) -> None:
@@ -278,8 +297,8 @@ def _vector_row() -> Any:
                 context.make_array(kind)(context, build, array) for kind, array in zip(kinds[:5], args[:5], strict=True)
             )
             i, low, high, first, vectors, rest, a, b, c, middle, second, last = args[5:]
-            bits = kinds[1].dtype.bitwidth
-            lanes, number, index = VECTOR_BITS // bits, context.get_data_type(kinds[1].dtype), low.type
+            bits = kinds[2].dtype.bitwidth
+            lanes, number, index = VECTOR_BITS // bits, context.get_data_type(kinds[2].dtype), low.type
             i1, i8, i32 = (ir.IntType(width) for width in (1, 8, 32))
             vector, flags, whole = ir.VectorType(number, lanes), ir.VectorType(i1, lanes), ir.VectorType(index, lanes)
             undefined, spread = ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(i32, lanes), [0] * lanes)
@@ -306,6 +325,10 @@ def _vector_row() -> Any:
             def neighbour(p: Any) -> Any:
                 j = build.load(build.gep(col.data, [p]))
                 return line(X, build.sext(j, index) if j.type.width < index.width else j)
+
+            def entry(p: Any) -> Any:
+                value = build.load(build.gep(values.data, [p]))
+                return value if value.type == number else build.sitofp(value, number)
 
             def load(start: Any, g: int, mask: Any) -> Any:
                 if mask is None:
@@ -336,7 +359,7 @@ def _vector_row() -> Any:
                     soon = neighbour(later)
                     for g in range(0, count, LINE_BITS // VECTOR_BITS):
                         build.call(ask, [build.bitcast(place(soon, g), i8.as_pointer()), i32(0), i32(3), i32(1)])
-                    weight = everywhere(build.fmul(a, build.load(build.gep(values.data, [p]))))
+                    weight = everywhere(build.fmul(a, entry(p)))
                     x = neighbour(p)
                     for g in range(count):
                         total = build.call(fma, [weight, load(x, g, masks[g]), build.load(sums[g])])

@@ -58,7 +58,7 @@ def reordered(L: SparseOperator, dtype: torch.dtype | None = None) -> Reordered:
 
 
 def permuted(L: SparseOperator, order: Tensor, dtype: torch.dtype | None = None) -> Reordered:
-    """Return L with the nodes in a given order, ``order[new] = old``, in a ``dtype`` or its own."""
+    """Return L with the nodes in a given order, ``order[new] = old``, its entries kept in a ``dtype`` or their own."""
     numbers = torch.empty(0, dtype=dtype or L.dtype).numpy().dtype
     rows = permuted_rows(*L.host_indices(), L.values.detach().cpu().numpy(), order.numpy(), numbers)
     vector = None if L.null_vector is None else L.null_vector.detach()[order]

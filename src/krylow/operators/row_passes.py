@@ -12,23 +12,29 @@ from scipy.sparse import csr_array
 
 from krylow.operators.compiled import compiled
 
+#: The largest whole number that is small: in a byte, with its sign.
+SMALL = 127
 #: Units of eps, beside the number of a row's entries, that L x may be off from zero, relative to |L| |x|.
 ROUNDING = 8.0
 
 
 class Rows(NamedTuple):
-    """The diagonal, Gershgorin's bounds, which rows add up to zero, and if an entry off the diagonal is positive."""
+    """What a pass tells of a matrix.
+
+    The diagonal, Gershgorin's bounds, whether all entries are small whole numbers, which rows add up to zero, and
+    whether an entry off the diagonal is positive.
+    """
 
     diagonal: np.ndarray
     low: float
     high: float
+    whole: bool
     flat: np.ndarray
     positive: bool
 
 
-def look(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> Rows:
+def look(crow: np.ndarray, col: np.ndarray, values: np.ndarray, eps: float) -> Rows:
     """Return what one pass tells of a matrix; rows add up to zero but for rounding (:func:`null_rows`)."""
-    eps = float(np.finfo(values.dtype).eps)
     kernel = compiled(_look)
     if kernel is not None:
         return Rows(*kernel(crow, col, values, ROUNDING, eps))
@@ -37,7 +43,8 @@ def look(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> Rows:
     diagonal = L.diagonal()
     radius = abs(L) @ np.ones(n) - np.abs(diagonal)
     low, high = float((diagonal - radius).min()), float((diagonal + radius).max())
-    return Rows(diagonal.astype(values.dtype), low, high, *null_rows(crow, col, L.data, np.ones(n), eps))
+    whole = bool(((np.abs(values) <= SMALL) & (np.floor(values) == values)).all())
+    return Rows(diagonal, low, high, whole, *null_rows(crow, col, L.data, np.ones(n), eps))
 
 
 def null_rows(
@@ -59,11 +66,12 @@ def null_rows(
 
 def _look(crow: Any, col: Any, values: Any, slack: float, eps: float) -> Any:
     n = crow.size - 1
-    diagonal, flat, positive = np.empty(n, values.dtype), np.empty(n, np.bool_), False
-    low, high = np.inf, -np.inf
+    diagonal, flat, positive = np.empty(n), np.empty(n, np.bool_), False
+    low, high, whole = np.inf, -np.inf, True
     for i in range(n):
         own, others, radius = 0.0, 0.0, 0.0
         for p in range(crow[i], crow[i + 1]):
+            whole = whole and abs(values[p]) <= SMALL and np.floor(values[p]) == values[p]
             if col[p] == i:
                 own += values[p]
             else:
@@ -73,7 +81,7 @@ def _look(crow: Any, col: Any, values: Any, slack: float, eps: float) -> Any:
         diagonal[i] = own
         low, high = min(low, own - radius), max(high, own + radius)
         flat[i] = abs(own + others) <= (slack + crow[i + 1] - crow[i]) * eps * (abs(own) + radius)
-    return diagonal, low, high, flat, positive
+    return diagonal, low, high, whole, flat, positive
 
 
 def _null_rows(crow: Any, col: Any, values: Any, x: Any, slack: float, eps: float) -> Any:

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from krylow._memory import empty
 from krylow.operators import csr_kernels
 from krylow.operators.base import Operator
+from krylow.operators.compiled import available
 from krylow.operators.row_passes import look, null_rows
 
 #: An entry this many rows from the diagonal is near: 4096 rows of 32 float32 are half a megabyte.
@@ -22,19 +23,22 @@ NEAR = 4096
 SAMPLE = 20_000
 #: A share of far entries that is small: hardly a product misses the cache.
 FEW_FAR = 0.05
+#: What small whole numbers, as the entries of graphs without weights are, may be kept in: a quarter of float32.
+WHOLE = torch.int8
 
 
 class _Seen(NamedTuple):
     """What a pass over the rows tells of one version of the values.
 
-    The diagonal, bounds of the spectrum, and on the host which rows add up to zero and whether an entry off the
-    diagonal is positive.
+    The diagonal, bounds of the spectrum, and on the host whether all entries are small whole numbers, which rows add up
+    to zero, and whether an entry off the diagonal is positive.
     """
 
     version: int
     diagonal: Tensor
     low: Tensor
     high: Tensor
+    whole: bool = False
     flat: tuple[np.ndarray, bool] | None = None
 
 
@@ -49,7 +53,8 @@ class SparseOperator(Operator):
     crow, col
         ``(n + 1,)`` and ``(nnz,)`` row pointers and column indices, both int32 or both int64.
     values
-        ``(nnz,)`` entries.
+        ``(nnz,)`` entries, of the dtype of all blocks; or whole numbers in ``WHOLE``, for float32 blocks that compiled
+        kernels multiply (:meth:`single_storage`).
     null_vector
         ``(n,)`` positive vector that L is believed to map to zero, such as the roots of the degrees for a normalised
         Laplacian; it is checked before use (:mod:`krylow.linalg.components`). None: perhaps that of ones.
@@ -63,7 +68,8 @@ class SparseOperator(Operator):
     def __init__(
         self, crow: Tensor, col: Tensor, values: Tensor, *, psd: bool = False, null_vector: Tensor | None = None
     ) -> None:
-        super().__init__((), crow.numel() - 1, values.dtype, values.device, psd=psd)
+        dtype = torch.float32 if values.dtype == WHOLE else values.dtype
+        super().__init__((), crow.numel() - 1, dtype, values.device, psd=psd)
         self.crow, self.col, self.values = crow, col, values
         self.null_vector = null_vector
         self._indices: tuple[np.ndarray, np.ndarray] | None = None
@@ -96,6 +102,9 @@ class SparseOperator(Operator):
         if torch.is_grad_enabled() and (self.requires_grad or X.requires_grad):
             return _SparseProduct.apply(self.values, X, self)
         kernel = self._kernel(X)
+        if self.values.dtype == WHOLE and X.shape[-1] < csr_kernels.LEAST_COLUMNS:
+            x = X[:, 0].contiguous().numpy()
+            return torch.from_numpy(csr_kernels.vector_product(*self.host_indices(), self._host_values(), x))[:, None]
         if kernel == "numba":
             return self._fused(X, None, 1.0, 0.0, 0.0, empty(*X.shape, dtype=X.dtype))
         if kernel == "scipy":
@@ -140,6 +149,8 @@ class SparseOperator(Operator):
 
     def _kernel(self, X: Tensor) -> str:
         """Return what multiplies this block where no gradient is recorded: "numba", "scipy" or "torch"."""
+        if self.values.dtype == WHOLE:
+            return "numba"
         if self.values.numel() * X.shape[-1] < csr_kernels.LEAST_WORK:
             return "torch"
         return csr_kernels.kernel_in_use(X.dtype, X.shape[-1], X.device.type)
@@ -188,17 +199,18 @@ class SparseOperator(Operator):
     def _look(self) -> _Seen:
         if self._seen is not None and self._seen.version == self.version:
             return self._seen
-        flat = None
+        whole, flat = False, None
         if self._on_host:
-            found = look(*self.host_indices(), self._host_values())
-            diagonal, flat = torch.from_numpy(found.diagonal), (found.flat, found.positive)
+            found = look(*self.host_indices(), self._host_values(), float(torch.finfo(self.dtype).eps))
+            diagonal, whole = torch.from_numpy(found.diagonal).to(self.dtype), found.whole
+            flat = found.flat, found.positive
             low, high = (torch.tensor(bound, dtype=self.dtype) for bound in (found.low, found.high))
         else:
             on = self.row == self.col
             diagonal = self.values.new_zeros(self.n).index_add(0, self.col[on], self.values[on])
             radius = self.values.new_zeros(self.n).index_add(0, self.row, self.values.abs()) - diagonal.abs()
             low, high = (diagonal - radius).amin(), (diagonal + radius).amax()
-        seen = _Seen(self.version, diagonal, low.clamp(min=0) if self.psd else low, high, flat)
+        seen = _Seen(self.version, diagonal, low.clamp(min=0) if self.psd else low, high, whole, flat)
         if not self.requires_grad:
             self._seen = seen
         return seen
@@ -240,8 +252,17 @@ class SparseOperator(Operator):
         return self._same(self.values.detach().to(torch.float64))
 
     def single(self) -> SparseOperator:
-        """Return the same operator in float32, without a gradient: half the memory to pass through."""
-        return self._same(self.values.detach().to(torch.float32))
+        """Return the same operator for float32 blocks, without a gradient: less memory to pass through."""
+        return self._same(self.values.detach().to(self.single_storage()))
+
+    def single_storage(self) -> torch.dtype:
+        """Return what keeps the entries for float32 blocks: ``WHOLE`` where that holds them, and kernels are compiled.
+
+        >>> edge = torch.tensor([[0, 0, 1, 1], [0, 1, 0, 1]])
+        >>> SparseOperator.from_coo(*edge, torch.tensor([0.5, -0.5, -0.5, 0.5]), 2).single_storage()
+        torch.float32
+        """
+        return WHOLE if available() and self._on_host and self._look().whole else torch.float32
 
     def _same(self, values: Tensor) -> SparseOperator:
         other = self.like(values)
@@ -255,18 +276,18 @@ class SparseOperator(Operator):
         if seen is not None and seen.version == other.version:
             diagonal = seen.diagonal if order is None else seen.diagonal[order]
             diagonal, low, high = (part.detach().to(self.dtype) for part in (diagonal, seen.low, seen.high))
-            self._seen = _Seen(self.version, diagonal, low, high)
+            self._seen = _Seen(self.version, diagonal, low, high, seen.whole)
 
     def to_dense(self) -> Tensor:
         """Return the matrix, ``(n, n)``."""
-        dense = self.values.new_zeros(self.n, self.n)
-        return dense.index_put((self.row, self.col), self.values, accumulate=True)
+        values = self.values.to(self.dtype)
+        return values.new_zeros(self.n, self.n).index_put((self.row, self.col), values, accumulate=True)
 
     def to_scipy(self) -> Any:
         """Return a ``scipy.sparse.csr_array`` over copies of the entries."""
         from scipy.sparse import csr_array
 
-        parts = (t.detach().cpu().numpy().copy() for t in (self.values, self.col, self.crow))
+        parts = (t.detach().cpu().numpy().copy() for t in (self.values.to(self.dtype), self.col, self.crow))
         return csr_array(tuple(parts), shape=(self.n, self.n))
 
 
