@@ -34,7 +34,8 @@ class NullSpace:
     count
         Number of null vectors: components ``0, ..., count - 1`` have one, the others (with self-loops) have none.
     vector
-        ``(n,)`` float64: all null vectors in one, each of length 1 on its component; zero where there is none.
+        ``(n,)`` float64: all null vectors in one, each of length 1 on its component; zero where there is none. Its
+        entries may share their room if they are all the same.
     lowest
         Whether no eigenvalue lies below zero, so that these are the lowest frequencies. Signed graphs: not known.
     """
@@ -52,7 +53,7 @@ class NullSpace:
         """
         width = self.count if k is None else min(k, self.count)
         if self.components == 1:
-            return self.vector[:, None][:, :width].to(dtype)
+            return self.vector[:, None][:, :width].to(dtype).contiguous()
         columns = torch.zeros(self.labels.numel(), width, dtype=dtype, device=self.vector.device)
         rows = torch.nonzero(self.labels < width)[:, 0]
         columns[rows, self.labels[rows]] = self.vector[rows].to(dtype)
@@ -105,8 +106,8 @@ def _null_space(L: SparseOperator, labels: np.ndarray, components: int) -> NullS
     for candidate in _candidates(L):
         within, positive = L.null_rows(candidate)
         if components == 1 and within.all():  # the usual case, without room for what many components need
-            unit = np.full(L.n, L.n**-0.5) if candidate is None else candidate / np.linalg.norm(candidate)
-            vector = torch.from_numpy(unit).to(device)
+            unit = np.full(1, L.n**-0.5) if candidate is None else candidate / np.linalg.norm(candidate)
+            vector = torch.from_numpy(unit).to(device).expand(L.n)
             zero = torch.zeros(1, dtype=torch.int64, device=device).expand(L.n)
             return NullSpace(zero, 1, 1, vector, L.psd or not positive)
         candidate = np.ones(L.n) if candidate is None else candidate
