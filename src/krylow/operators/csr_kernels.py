@@ -33,7 +33,7 @@ LEAST_WORK = 200_000
 #: Entries times columns that are worth a thread of their own.
 WORK_PER_THREAD = 1_000_000
 #: A row of X is asked for this many entries before it is used.
-AHEAD = 48
+AHEAD = 96
 #: And this many where rows are float64.
 AHEAD_DOUBLE = 32
 #: Bits of a vector, and how many of them one pass over a row's neighbours fills. Blocks are a multiple of 8 columns

@@ -187,9 +187,10 @@ def _propagate(crow: Any, col: Any, tally: Any, rounds: int, enough: float) -> A
             entries = crow[i + 1] - crow[i]
             own = best = labels[i]
             most = start
-            for p in range(crow[i], crow[i + 1]):
+            # Numbers with a sign might count from the end, which takes a fifth longer.
+            for p in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
                 if col[p] != i:
-                    name = labels[col[p]]
+                    name = labels[np.uint64(col[p])]
                     counted = number(max(tally[name], start) + number(1))
                     tally[name] = counted
                     if counted > most or (counted == most and name == own):

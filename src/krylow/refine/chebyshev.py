@@ -26,8 +26,9 @@ from krylow.refine.spectrum import single, single_dtype, spectrum_top
 #: The first sweep over a large graph filters from this part of the spectrum's top, with this degree.
 FIRST_CUT = 4
 FIRST_DEGREE = 8
-#: Degrees of the sweeps that follow, and the part of the error asked for that they aim at.
-LEAST_DEGREE, MOST_DEGREE = 4, 96
+#: Degrees of the sweeps that follow, the fewest where something may be hidden, since guards alone then do the rest, and
+#: little is asked for, since one that falls short costs another; and the part of the error asked for that they aim at.
+FEWEST, LEAST_DEGREE, MOST_DEGREE = 2, 4, 96
 AIM = 0.3
 #: And what they aim at where vectors may be hidden, if guards all grew as much as the lowest of them.
 AIM_UNSEEN = 2.0
@@ -246,7 +247,7 @@ def refine_block(
             if degree < 1:
                 return outcome
             first = min(first, low - 1e-3 * (block.high - low))
-            if _found(block, k, tol):
+            if _found(block, k, goal):
                 block.probe(k, degree, low, first)
             else:
                 block.sweep(k, degree, low, first)
@@ -369,7 +370,7 @@ def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int |
         span, lowest = span**0.7, lowest.clamp(max=0)
     most = max(LEAST_DEGREE, min(MOST_DEGREE, int(math.log(2 * span) / float(rate(lowest)))))
     found, enough = _found(block, k, tol), most
-    for degree in range(LEAST_DEGREE, most):
+    for degree in range(FEWEST if block.hidden and not block.fine else LEAST_DEGREE, most):
         growth = torch.cosh(degree * rates)
         left = block.leakage[:k] / growth[:k]
         if not found and enough == most and float(left.square().mean()) <= AIM * tol:

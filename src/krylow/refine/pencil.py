@@ -33,7 +33,7 @@ ABOVE, LEAST_TOP = 1.01, 0.5
 #: Steps of a solution between two removals of vectors far below 0.
 CLEAN = 6
 #: Entries that are scaled at a time, up to the end of a row.
-ENTRIES = 1 << 16
+ENTRIES = 1 << 14
 #: Steps of the search for the first frequency, how many of them make one look, and the relative change that ends it.
 FIRST_STEPS, LOOK, SETTLED = 80, 4, 2e-2
 
