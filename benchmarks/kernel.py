@@ -3,9 +3,10 @@
     python benchmarks/kernel.py [--nodes 1000000] [--columns 32] [--threads 1] [--out results/kernel]
 
 One step a L X + b X + c Y on a 2D k-NN graph (k = 10) in reverse Cuthill-McKee order, in random order, and on a random
-graph of the same size. Bytes are the compulsory ones, each number once: matrix with int32 indices, X, Y, result. Triad
-(z = x + s y over arrays as large as a block of 32 columns, three numbers an element) is what memory gives in the same
-run, with the same threads. torch and scipy have no fused step: theirs is L @ X followed by torch's own sums.
+graph of the same size; entries are of the block's dtype, or whole numbers in a byte as the methods keep them. Bytes are
+the compulsory ones, each number once: matrix with int32 indices, X, Y, result. Triad (z = x + s y over arrays as large
+as a block of 32 columns, three numbers an element) is what memory gives in the same run, with the same threads. torch
+and scipy have no fused step: theirs is L @ X followed by torch's own sums.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ def measure(L: SparseOperator, columns: int, threads: int, repeats: int) -> dict
     X, Y = (torch.randn(L.n, columns, dtype=L.dtype, generator=generator) for _ in range(2))
     out, own = torch.empty_like(X), Y.clone()
     crow, col = L.host_indices()
-    rows = scipy.sparse.csr_array((L.values.numpy(), col, crow), shape=L.shape)
-    tensor = torch.sparse_csr_tensor(torch.from_numpy(crow), torch.from_numpy(col), L.values, size=tuple(L.shape))
+    values = L.values.to(L.dtype)
+    rows = scipy.sparse.csr_array((values.numpy(), col, crow), shape=L.shape)
+    tensor = torch.sparse_csr_tensor(torch.from_numpy(crow), torch.from_numpy(col), values, size=tuple(L.shape))
     a, b, c = 2.0, -0.5, 0.25
     seconds, answers = interleaved(
         {
@@ -90,7 +92,7 @@ def measure(L: SparseOperator, columns: int, threads: int, repeats: int) -> dict
         repeats=repeats,
     )
     size = X.element_size()
-    moved = crow.nbytes + col.nbytes + L.values.numel() * size + 3 * X.numel() * size
+    moved = crow.nbytes + col.nbytes + L.values.nbytes + 3 * X.numel() * size
     speed = 3 * TRIAD_COLUMNS * L.n * size / seconds["triad"]
     steps = ("fused", "fused in place", "scipy", "torch")
     return {
@@ -117,7 +119,8 @@ def main() -> None:
     results: dict[str, float] = {}
     for name, L in graphs.items():
         for columns in args.columns:
-            for dtype, A in (("float32", L.single()), ("float64", L)):
+            kinds = {"float32": L.like(L.values.float()), "float32, entries in a byte": L.single(), "float64": L}
+            for dtype, A in kinds.items():
                 for key, value in measure(A, columns, args.threads, args.repeats).items():
                     results[f"{name}, {columns} columns, {dtype}: {key}"] = value
                     print(f"{name}, {columns:3d} columns, {dtype}: {key:30s} {value:.4g}", flush=True)

@@ -20,7 +20,7 @@ from krylow.operators.row_passes import look, null_rows
 #: An entry this many rows from the diagonal is near: 4096 rows of 32 float32 are half a megabyte.
 NEAR = 4096
 #: Entries that are looked at.
-SAMPLE = 20_000
+SAMPLE = 5000
 #: A share of far entries that is small: hardly a product misses the cache.
 FEW_FAR = 0.05
 #: What small whole numbers, as the entries of graphs without weights are, may be kept in: a quarter of float32.
