@@ -71,9 +71,9 @@ class Eliminated(NamedTuple):
 def eliminated(crow: Any, col: Any, values: Any, shift: float, slowest: float, widest: int) -> Eliminated:
     """Return what :func:`eliminate`, compiled, makes of a matrix, in room of large pages."""
     n, entries = crow.size - 1, col.size
-    rooms = arrays((entries, ENTRY), (n, NODE), (n, np.int32), (n, np.int32))
+    *rooms, met = arrays((n, NODE), (n + 1, np.int32), (n, np.int32), (n, np.int32), (entries, ENTRY))
     kept = arrays(((n, 3), np.int32), ((n, 3), np.float64))
-    return Eliminated(*loop(eliminate)(crow, col, values, shift, slowest, widest, *rooms, *kept))
+    return Eliminated(*loop(eliminate)(crow, col, values, shift, slowest, widest, met, *rooms, *kept))
 
 
 def eliminate(
@@ -85,6 +85,7 @@ def eliminate(
     widest: int,
     met: Any,
     nodes_met: Any,
+    first: Any,
     following: Any,
     stack: Any,
     order: Any,
@@ -103,8 +104,9 @@ def eliminate(
         which is about one over its lowest frequency with the ends held.
     widest
         A node between two nodes that both have more entries than this is left.
-    met, nodes_met, following, stack, order, coefficients
-        Room of any content for what is known of entries and nodes, for numbers of nodes, and for what is returned.
+    met, nodes_met, first, following, stack, order, coefficients
+        Room of any content for what is known of entries off the diagonal and of nodes, for where these entries begin in
+        each row, for numbers of nodes, and for what is returned. Room that is not needed is not touched.
 
     Returns
     -------
@@ -117,43 +119,42 @@ def eliminate(
     has, over its pivot, and what is inside the piece that much more than it did with that node held, too: so far a
     bound of the inverse's row sums follows on the way. Weights on neighbours must be positive and add up to 1 at most.
     """
-    n, entries = crow.size - 1, col.size
+    n = crow.size - 1
     neighbor, twin, deep, held = met["neighbor"], met["twin"], met["deep"], met["held"]
     weight, shared = met["weight"], met["shared"]
     diagonal, mass, degree = nodes_met["diagonal"], nodes_met["mass"], nodes_met["degree"]
     own, hung = nodes_met["own"], nodes_met["hung"]  # nodes of a node and its twigs, and how slow these are
     queued, gone = nodes_met["queued"], nodes_met["gone"]
-    for e in range(entries):
-        neighbor[e], twin[e] = -1, 0
-        deep[e], held[e], weight[e], shared[e] = 0.0, 0.0, values[e], 0.0
+    symmetric, joined, farthest = True, 0, 0.0
     for i in range(n):
         diagonal[i], mass[i], own[i], hung[i] = shift, 1.0, 1.0, 0.0
-        degree[i], queued[i], gone[i], following[i] = 0, False, False, crow[i]
-    symmetric, joined, farthest = True, 0, 0.0
+        queued[i], gone[i], first[i], following[i] = False, False, joined, joined
+        for e in range(crow[i], crow[i + 1]):
+            if col[e] == i:
+                diagonal[i] += values[e]
+            else:
+                neighbor[joined], twin[joined] = col[e], 0
+                deep[joined], held[joined], weight[joined], shared[joined] = 0.0, 0.0, values[e], 0.0
+                joined += 1
+        degree[i] = joined - first[i]
+    first[n] = joined
     for i in range(n):  # row i is the next one that each of its neighbours meets
         if i + 2 * AHEAD < n:
-            for e in range(crow[i + 2 * AHEAD], crow[i + 2 * AHEAD + 1]):
-                ask(following, np.int64(col[e]))
-                ask(crow, np.int64(col[e]))
-            for e in range(crow[i + AHEAD], crow[i + AHEAD + 1]):
-                ask(col, np.int64(following[col[e]]))
-        for e in range(crow[i], crow[i + 1]):
-            j = col[e]
-            if j == i:
-                diagonal[i] += values[e]
-                continue
+            for e in range(first[i + 2 * AHEAD], first[i + 2 * AHEAD + 1]):
+                ask(following, np.int64(neighbor[e]))
+                ask(first, np.int64(neighbor[e]))
+            for e in range(first[i + AHEAD], first[i + AHEAD + 1]):
+                ask(met, np.int64(following[neighbor[e]]))
+        for e in range(first[i], first[i + 1]):
+            j = neighbor[e]
             p = following[j]
-            if p < crow[j + 1] and col[p] == j:
-                p += 1
-            if p >= crow[j + 1] or col[p] != i:
+            if p >= first[j + 1] or neighbor[p] != i:
                 symmetric = False
                 break
-            neighbor[e], twin[e] = j, p
+            twin[e] = p
             following[j] = p + 1
-            degree[i] += 1
         if not symmetric:
             break
-        joined += degree[i]
     top, count = 0, 0
     for i in range(n - 1, -1, -1):
         if symmetric and degree[i] <= 2:
@@ -163,16 +164,16 @@ def eliminate(
         top -= 1
         v = stack[top]
         if top >= 2 * AHEAD:
-            ask(met, np.int64(crow[stack[top - 2 * AHEAD]]))
+            ask(met, np.int64(first[stack[top - 2 * AHEAD]]))
             soon = stack[top - AHEAD]
             ask(nodes_met, np.int64(soon))
-            for e in range(crow[soon], crow[soon + 1]):
-                ask(nodes_met, np.int64(col[e]))
-                ask(crow, np.int64(col[e]))
+            for e in range(first[soon], first[soon + 1]):
+                ask(nodes_met, np.int64(neighbor[e]))
+                ask(first, np.int64(neighbor[e]))
                 ask(met, np.int64(twin[e]))
         queued[v] = False
         one, two = -1, -1
-        for e in range(crow[v], crow[v + 1]):
+        for e in range(first[v], first[v + 1]):
             if neighbor[e] >= 0:
                 if one < 0:
                     one = e
@@ -198,15 +199,15 @@ def eliminate(
             if not hung[v] + total * resistance / 8 <= slowest:
                 continue
             to_b, d = twin[two], -weight[two] / pivot
-            in_a, in_b = crow[a + 1] - crow[a], crow[b + 1] - crow[b]
+            in_a, in_b = first[a + 1] - first[a], first[b + 1] - first[b]
             if min(in_a, in_b) > widest:
                 continue
             if in_a <= in_b:  # link: the entry of b in the row of a, if they are neighbours already
-                for e in range(crow[a], crow[a + 1]):
+                for e in range(first[a], first[a + 1]):
                     if neighbor[e] == b:
                         link = e
             else:
-                for e in range(crow[b], crow[b + 1]):
+                for e in range(first[b], first[b + 1]):
                     if neighbor[e] == a:
                         link = twin[e]
             far = max(far, deep[two]) + total / abs(pivot)
@@ -257,11 +258,11 @@ def eliminate(
         if r + AHEAD < left:
             soon = nodes[r + AHEAD]
             ask(nodes_met, np.int64(soon))
-            for e in range(crow[soon], crow[soon + 1]):
+            for e in range(first[soon], first[soon + 1]):
                 ask(met, np.int64(e))
         i, p = nodes[r], rows[r]
         columns[p], core[p], core_mass[p] = r, diagonal[i], mass[i]
-        for e in range(crow[i], crow[i + 1]):
+        for e in range(first[i], first[i + 1]):
             if neighbor[e] >= 0:
                 p += 1
                 columns[p], core[p], core_mass[p] = place[neighbor[e]], weight[e], shared[e]
