@@ -1,4 +1,8 @@
-"""Loops over graphs, compiled by numba where it is installed (the extra ``large``)."""
+"""Loops over graphs, compiled by numba where it is installed (the extra ``large``).
+
+An index with a sign might count from an array's end, which is looked at for every entry and takes up to half of a short
+loop's time: the hot ones go through a row's entries by numbers without one, ``np.uint64``.
+"""
 
 from __future__ import annotations
 

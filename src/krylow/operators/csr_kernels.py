@@ -187,7 +187,6 @@ def _rows(
 def _vector_product(crow: Any, col: Any, values: Any, x: Any, out: Any, start: int, stop: int) -> None:
     for i in range(start, stop):
         total = x.dtype.type(0)
-        # Numbers with a sign might count from the end, which takes twice as long.
         for p in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
             total += x.dtype.type(values[p]) * x[np.uint64(col[p])]
         out[i] = total

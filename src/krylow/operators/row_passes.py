@@ -70,7 +70,7 @@ def _look(crow: Any, col: Any, values: Any, slack: float, eps: float) -> Any:
     low, high, whole = np.inf, -np.inf, True
     for i in range(n):
         own, others, radius = 0.0, 0.0, 0.0
-        for p in range(crow[i], crow[i + 1]):
+        for p in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
             whole = whole and abs(values[p]) <= SMALL and np.floor(values[p]) == values[p]
             if col[p] == i:
                 own += values[p]
@@ -89,7 +89,7 @@ def _null_rows(crow: Any, col: Any, values: Any, x: Any, slack: float, eps: floa
     within, positive = np.empty(n, np.bool_), False
     for i in range(n):
         total, size = 0.0, 0.0
-        for p in range(crow[i], crow[i + 1]):
+        for p in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
             part = values[p] * x[col[p]]
             total += part
             size += abs(part)

@@ -187,7 +187,6 @@ def _propagate(crow: Any, col: Any, tally: Any, rounds: int, enough: float) -> A
             entries = crow[i + 1] - crow[i]
             own = best = labels[i]
             most = start
-            # Numbers with a sign might count from the end, which takes a fifth longer.
             for p in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
                 if col[p] != i:
                     name = labels[np.uint64(col[p])]
@@ -217,7 +216,7 @@ def mirrored(crow: np.ndarray, col: np.ndarray, values: np.ndarray) -> bool:
 def _balance(crow: Any, col: Any, bits: Any) -> Any:
     total = np.uint64(0)
     for i in range(crow.size - 1):
-        for p in range(crow[i], crow[i + 1]):
+        for p in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
             j = np.int64(col[p])
             below, above = (i, j) if i < j else (j, i)
             x = np.uint64(below) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(above)

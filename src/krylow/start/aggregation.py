@@ -209,7 +209,7 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float, place
         place[d] += 1
     for i in range(n):
         found = 0.0
-        for q in range(crow[i], crow[i + 1]):
+        for q in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
             found = max(found, abs(values[q]) if col[q] != i else 0.0)
         scale[i], tie[i], labels[i] = np.sqrt(strong * found), 0.0, -1  # tie: the edge to the root
     count = 0
@@ -225,7 +225,7 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float, place
         if free:
             labels[i] = count
             roots[count] = i
-            for q in range(crow[i], crow[i + 1]):
+            for q in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
                 j = col[q]
                 if j != i and abs(values[q]) > 0 and abs(values[q]) >= scale[i] * scale[j]:
                     labels[j] = count
@@ -236,7 +236,7 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float, place
     for i in range(n):
         best = 0.0
         if labels[i] < 0:
-            for q in range(crow[i], crow[i + 1]):
+            for q in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
                 j, size = col[q], abs(values[q])
                 if labels[j] >= 0 and size > best and size >= scale[i] * scale[j]:
                     best = size
@@ -245,7 +245,7 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float, place
                 late[i] = count
                 roots[count] = i
                 count += 1
-            for q in range(crow[i], crow[i + 1]):
+            for q in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
                 if col[q] == roots[late[i]] and col[q] != i:
                     tie[i] = abs(values[q])
     for i in range(n):
@@ -290,7 +290,7 @@ def _join(crow: Any, col: Any, values: Any, labels: Any, weights: Any, count: in
         start = end
         for q in range(first[a], first[a + 1]):
             i = nodes[q]
-            for p in range(crow[i], crow[i + 1]):
+            for p in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
                 j = col[p]
                 b = labels[j]
                 if place[b] < start:
@@ -314,7 +314,7 @@ def _join_few(crow: Any, col: Any, values: Any, labels: Any, weights: Any, count
     total = np.zeros((count, count))
     for i in range(len(crow) - 1):
         a, own = labels[i], 0.0
-        for p in range(crow[i], crow[i + 1]):
+        for p in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
             j = col[p]
             part = values[p] * weights[j]
             if labels[j] == a:
