@@ -218,8 +218,8 @@ def _solved(
 
 def _null_vector(L: Operator, null: NullSpace | None) -> Tensor:
     """Return a vector ``(n,)`` that L maps to zero wherever that is known of one, nowhere zero itself."""
-    if null is None or not null.count:
-        return torch.ones(L.n, dtype=torch.float64, device=L.device)
+    if null is None or not null.count or null.vector.stride(0) == 0:  # ones, which take no room
+        return torch.ones(1, dtype=torch.float64, device=L.device).expand(L.n)
     vector = null.vector * L.n**0.5
     return vector if null.count == null.components else vector.masked_fill_(vector == 0, 1.0)
 

@@ -33,7 +33,7 @@ class Aggregation:
     Attributes
     ----------
     labels
-        ``(n,)`` the aggregate of each node.
+        ``(n,)`` the aggregate of each node, in integers of any length.
     weights
         ``(n,)`` float64 entries of P, one a row.
     coarse
@@ -58,7 +58,7 @@ class Aggregation:
         if kernel is not None:
             kernel(self.labels.numpy(), self.weights.numpy(), Z.to(out.dtype).contiguous().numpy(), out.numpy())
             return out
-        return out.copy_(Z[self.labels] * self.weights.to(Z.dtype)[:, None])
+        return out.copy_(Z[self.labels.long()] * self.weights.to(Z.dtype)[:, None])
 
     def subtract_(self, X: Tensor, Z: Tensor) -> Tensor:
         """Subtract P Z ``(n, s)`` from X, and return that."""
@@ -66,12 +66,12 @@ class Aggregation:
         if kernel is not None and X.is_contiguous():
             kernel(self.labels.numpy(), self.weights.numpy(), Z.to(X.dtype).contiguous().numpy(), X.numpy())
             return X
-        return X.sub_(Z.to(X.dtype)[self.labels] * self.weights.to(X.dtype)[:, None])
+        return X.sub_(Z.to(X.dtype)[self.labels.long()] * self.weights.to(X.dtype)[:, None])
 
     def then(self, other: Aggregation) -> Aggregation:
         """Return this step and one of its coarse graph as one step."""
-        labels = other.labels[self.labels]
-        weights = self.weights * other.weights[self.labels]
+        place = self.labels.long()
+        labels, weights = other.labels[place], self.weights * other.weights[place]
         return Aggregation(labels, weights, other.coarse, other.vector, _share_alone(labels, other.coarse.n))
 
     def restrict(self, X: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class Aggregation:
         if kernel is not None:
             kernel(self.labels.numpy(), self.weights.numpy(), X.contiguous().numpy(), total.numpy())
             return total
-        return total.index_add_(0, self.labels, X * self.weights[:, None])
+        return total.index_add_(0, self.labels.long(), X * self.weights[:, None])
 
 
 def aggregate(L: SparseOperator, vector: Tensor, bound: float = 0.0) -> Aggregation:
@@ -105,7 +105,7 @@ def joined(L: SparseOperator, vector: Tensor, labels: np.ndarray, count: int) ->
     parts = (torch.from_numpy(part).to(L.device) for part in _joined_rows(crow, col, values, labels, weights, count))
     coarse = SparseOperator(*parts, psd=L.psd)
     coarse.narrow(*L.gershgorin())  # the columns of P are orthonormal
-    place = torch.from_numpy(labels.astype(np.int64, copy=False)).to(L.device)
+    place = torch.from_numpy(labels).to(L.device)
     own, vector = (torch.from_numpy(part).to(L.device) for part in (weights, sizes))
     return Aggregation(place, own, coarse, vector, _share_alone(place, count))
 
@@ -118,7 +118,8 @@ def _labels(crow: np.ndarray, col: np.ndarray, values: np.ndarray, bound: float)
     """Return the aggregate of each node and their number; compiled where numba is installed."""
     kernel, n = compiled(_greedy), len(crow) - 1
     if kernel is not None:
-        return kernel(crow, col, values, STRONG, bound, *arrays(((5, n), np.int32), ((2, n), np.float64)))
+        labels, count = kernel(crow, col, values, STRONG, bound, *arrays(((5, n), np.int32), ((2, n), np.float64)))
+        return labels.copy(), count  # the room is several times theirs
     rows = np.repeat(np.arange(n), np.diff(crow))
     weights = np.where(rows == col, 0.0, np.abs(values))
     largest = np.zeros(n)
