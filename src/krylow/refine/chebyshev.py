@@ -30,8 +30,9 @@ FIRST_DEGREE = 8
 #: little is asked for, since one that falls short costs another; and the part of the error asked for that they aim at.
 FEWEST, LEAST_DEGREE, MOST_DEGREE = 2, 4, 96
 AIM = 0.3
-#: And what they aim at where vectors may be hidden, if guards all grew as much as the lowest of them.
-AIM_UNSEEN = 2.0
+#: And what they aim at where vectors may be hidden, if guards all grew as much as the lowest of them; and what guards
+#: alone do, for whom a degree costs little.
+AIM_UNSEEN, AIM_ALONE = 2.0, 0.9
 #: Hidden vectors are worth so many degrees of the whole block more than the wanted ones need: else guards look alone.
 WORTH = 3
 #: Vectors that leak so much are not near any frequency yet.
@@ -370,12 +371,15 @@ def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int |
         span, lowest = span**0.7, lowest.clamp(max=0)
     most = max(LEAST_DEGREE, min(MOST_DEGREE, int(math.log(2 * span) / float(rate(lowest)))))
     found, enough = _found(block, k, tol), most
-    for degree in range(FEWEST if block.hidden and not block.fine else LEAST_DEGREE, most):
+    least = FEWEST if block.hidden and not (found or block.fine) else LEAST_DEGREE
+    for degree in range(least, most):
         growth = torch.cosh(degree * rates)
         left = block.leakage[:k] / growth[:k]
         if not found and enough == most and float(left.square().mean()) <= AIM * tol:
             enough = degree
         unseen = block.unseen(k) * float(growth[k] / growth[k - 1]) ** 2
-        if unseen <= AIM_UNSEEN and (found or enough < most):
-            return degree if found or degree <= enough + WORTH else enough
+        if found and unseen <= AIM_ALONE:
+            return degree
+        if enough < most and unseen <= AIM_UNSEEN:
+            return degree if degree <= enough + WORTH else enough
     return enough
