@@ -358,7 +358,8 @@ def rough(tol: float) -> bool:
 def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int | None:
     """Return the degree that should bring the error of the first k down to ``tol``, within what rounding allows.
 
-    None before the first sweep.
+    Where vectors may be hidden, these are to show, too, if that takes few degrees more; once the first k are found, it
+    is the guards' degree, for hidden ones alone. None before the first sweep.
     """
     if not bool(block.theta.isfinite().all()):
         return None
