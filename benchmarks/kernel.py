@@ -26,6 +26,7 @@ from scipy.spatial import cKDTree
 from timing import interleaved
 
 import krylow as kl
+from krylow._memory import empty
 from krylow.experiments.records import Record
 from krylow.operators import SparseOperator
 from krylow.operators.ordering import reordered
@@ -71,8 +72,10 @@ def triad_job(size: int, dtype: np.dtype, threads: int) -> Callable[[], None]:
 
 def measure(L: SparseOperator, columns: int, threads: int, repeats: int) -> dict[str, float]:
     generator = torch.Generator().manual_seed(0)
-    X, Y = (torch.randn(L.n, columns, dtype=L.dtype, generator=generator) for _ in range(2))
-    out, own = torch.empty_like(X), Y.clone()
+    # In large pages, as the methods' blocks are, and numpy's arrays for triad.
+    X, Y, out, own = (empty(L.n, columns, dtype=L.dtype) for _ in range(4))
+    own.copy_(Y.normal_(generator=generator))
+    X.normal_(generator=generator)
     crow, col = L.host_indices()
     values = L.values.to(L.dtype)
     rows = scipy.sparse.csr_array((values.numpy(), col, crow), shape=L.shape)
