@@ -144,3 +144,14 @@ def test_null_vectors_follow_their_nodes_to_another_order(kind, parts):
     assert U.shape[1] == parts
     torch.testing.assert_close(permuted @ U, torch.zeros_like(U))
     torch.testing.assert_close(U.mT @ U, torch.eye(parts, dtype=U.dtype))
+
+
+def test_the_vector_of_ones_takes_no_room_and_its_basis_has_its_own():
+    n = 50
+    L = kl.laplacian(scipy.sparse.diags_array([np.ones(n - 1)] * 2, offsets=[1, -1]).tocsr())
+    null = null_space(L)
+    assert null.vector.shape == (n,)
+    assert null.vector.untyped_storage().nbytes() == 8
+    basis = null.basis()
+    basis[0] = 0.0  # of this row alone
+    torch.testing.assert_close(basis[1:, 0], torch.full((n - 1,), n**-0.5, dtype=torch.float64))
