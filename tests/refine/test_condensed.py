@@ -142,6 +142,15 @@ def test_vectors_of_the_core_are_the_answer_where_its_pieces_are_fast(monkeypatc
     torch.testing.assert_close(sub.residuals, residuals, rtol=1e-3, atol=1e-9)
 
 
+def test_cores_of_hardly_more_nodes_than_are_sought():
+    ring, n = 50, 856
+    ends = np.arange(n)
+    others = np.where(ends < ring, (ends + 1) % ring, np.random.default_rng(0).integers(0, ring, n))
+    W = scipy.sparse.csr_array((np.ones(n), (ends, others)), shape=(n, n))
+    for k in (12, 14):
+        assert_right(W + W.T, k, 1e-6)
+
+
 def test_copies_of_a_graph_are_all_found(way):
     """Four equal components: every frequency comes four times, of which one start sees one."""
     W = scipy.sparse.csr_array(scipy.sparse.block_diag([COPY] * 4))

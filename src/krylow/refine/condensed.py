@@ -198,7 +198,7 @@ def _iterate(lanczos: InverseLanczos, problem: Problem, least: int) -> tuple[np.
             if not going:
                 break
         values, Y, residuals = lanczos.ritz()
-        if not going and (values.size <= wanted or problem.most <= 0 or lanczos.expanded == lanczos.filled):
+        if not going:
             return values, Y, residuals
         steps = max(1, wanted // 8)
         if values.size <= wanted:

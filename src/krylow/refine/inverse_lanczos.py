@@ -66,6 +66,8 @@ class InverseLanczos:
 
     def start(self, count: int = 1) -> None:
         """Put ``count`` random starts in, as far as there is room for them."""
+        if self._whole:
+            return
         if self.filled + count >= self.size:
             self.restart()
         for _ in range(count):
@@ -77,14 +79,19 @@ class InverseLanczos:
                 self.band += 1
 
     @property
+    def _whole(self) -> bool:
+        """Whether the basis spans all of the space, so that nothing can follow from its vectors."""
+        return self.filled == self.rows.shape[1] - self.first
+
+    @property
     def waiting(self) -> int:
         """How many vectors are still to be multiplied: one for each start that goes on."""
         return self.filled - self.expanded
 
     def step(self) -> bool:
-        """Multiply the next vector; return False where there is none, since the basis is full or closed."""
+        """Multiply the next vector; return False where there is none, or no room for what follows from it."""
         j = self.expanded
-        if j >= self.filled or self.filled >= self.size:
+        if not self.waiting or (self.filled >= self.size and not self._whole):
             return False
         column, image = np.zeros(self.size), None
         if self.together:
@@ -156,7 +163,7 @@ class InverseLanczos:
 
     def advance(self) -> bool:
         """Take a step, after a restart or with another start where it needs one; False where the space is exhausted."""
-        if self.filled >= self.size > self.expanded:
+        if self.filled >= self.size > self.expanded and not self._whole:
             self.restart()
         if self.expanded == self.filled:
             self.start()
