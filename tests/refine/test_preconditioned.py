@@ -292,3 +292,26 @@ def test_solving_through_the_diagonal():
     left = pencil.to_graph_(b.clone()) - pencil.operator @ pencil.from_graph_(x)
     left = left - deep @ (deep.mT @ left)
     assert float(left.norm() / b.norm()) < 1e-6
+
+
+def chain_of_cliques(sizes, weight):
+    """Cliques of these sizes in a row, each joined to the next by one light edge."""
+    W = sp.lil_array(sp.block_diag([np.ones((size, size)) - np.eye(size) for size in sizes]))
+    ends = np.cumsum(sizes)[:-1]
+    W[ends - 1, ends] = W[ends, ends - 1] = weight
+    return sp.csr_array(W)
+
+
+@pytest.mark.parametrize("k", [2, 9, 30])
+def test_frequencies_far_below_the_degrees_are_not_claimed_too_early(k):
+    sizes = np.random.default_rng(1).integers(3, 60, 70)
+    L = kl.laplacian(chain_of_cliques(sizes, 0.05))
+    found = kl.subspace(L, k, method="lobpcg", max_products=40_000)
+    _, U = truth(L, k, 1e-7)
+    error = float(subspace_error(found.basis, U[:, :k]))
+    assert found.status != Status.CONVERGED or error <= float(found.error_bound) <= 1e-3
+
+
+def test_guards_that_are_still_off_hide_no_gap():
+    L = kl.laplacian(weighted(4, seed=4))
+    check(kl.subspace(L, 2, method="lobpcg"), L, 2, 1e-3)

@@ -30,6 +30,9 @@ LEAST = 8.0
 #: The upper bound of the spectrum is an estimate, raised by this factor. It is no nearer to 0 than this part of how far
 #: null vectors lie below: where nearly all frequencies are the shift (a complete graph), polynomials would overflow.
 ABOVE, LEAST_TOP = 1.01, 0.5
+#: Frequencies of B are told apart down to the first part of how far null vectors lie below 0, between the other two
+#: parts of its top.
+NEAR, LEAST_NEAR, MOST_NEAR = 1e-3, 1e-6, 1e-3
 #: Steps of a solution between two removals of vectors far below 0.
 CLEAN = 6
 #: Entries that are scaled at a time, up to the end of a row.
@@ -52,12 +55,15 @@ class Pencil:
         ``(n, 1)`` the diagonal of M.
     top
         Upper bound of B's spectrum.
+    near
+        How near to each other frequencies of B are taken for one.
     """
 
     operator: SparseOperator
     shift: float
     mass: Tensor
     top: float
+    near: float
 
     def to_graph_(self, Y: Tensor) -> Tensor:
         r"""Replace vectors of B by vectors of L, $M^{-1/2} Y$, and return them."""
@@ -115,8 +121,10 @@ def scale(L: SparseOperator, shift: float, dtype: torch.dtype | None = None) -> 
         scaled = L.values[at].detach().double() * root[row] * root[col]
         values[at] = torch.where(row == col, scaled - shift / mass[row], scaled).to(dtype)
     B = L.like(values)
-    top = max(ABOVE * spectrum_top(B), LEAST_TOP * abs(shift) / float(mass.mean()))
-    return Pencil(B, shift, mass.to(dtype)[:, None], top)
+    depth = abs(shift) / float(mass.mean())
+    top = max(ABOVE * spectrum_top(B), LEAST_TOP * depth)
+    near = min(max(NEAR * depth, LEAST_NEAR * top), MOST_NEAR * top)
+    return Pencil(B, shift, mass.to(dtype)[:, None], top, near)
 
 
 def _by_rows(L: SparseOperator) -> Iterator[tuple[slice, Tensor]]:

@@ -48,17 +48,18 @@ BETWEEN, BELOW = 0.3, 1.0
 #: The first sweep filters from this part of B's top, with this degree; degrees of those that follow, and the growth
 #: that rounding allows between the first vector and the last.
 FIRST_CUT, FIRST_DEGREE = 16, 12
-DEGREES = (4, 48)
+DEGREES = (4, 400)
 #: The wanted frequencies of B are this near a filter's cut, relative to that, if they are at it or above.
 CLAMPED = 0.02
 GROWTH = {torch.float32: 1e5, torch.float64: 1e10}
 #: Degrees of a correction, and the factor by which it should shrink the vectors' error at least and at most.
-STEP_DEGREES = (6, 40)
+STEP_DEGREES = (6, 600)
 SHRINK = (4.0, 20.0)
 #: The part of the error asked for that a step aims at.
 AIM = 0.3
-#: Wanted vectors that leak this part of the error asked for and still move will not come apart: there is no gap.
-SETTLED = 1e-2
+#: Wanted vectors that leak this part of the error asked for, and after a step are still mixed by this part of what they
+#: were before, will not come apart: there is no gap.
+SETTLED, STILL = 1e-2, 0.5
 #: Columns are corrected in groups of about the same width: the widest, and how many there are at least.
 GROUP, LEAST_GROUPS = 16, 2
 #: Columns beyond the wanted ones that are corrected, too: while they are off, they couple vectors on either side of the
@@ -217,13 +218,13 @@ class Search:
                     break
                 goal = COARSE if self._end >= -NEAR else ROUGH
                 shift = self._last_of_graph(block)
-                low = 2 * max(self._low - self._end, 1e-3 * block.high)
+                low = 2 * max(self._low - self._end, self.pencil.near)
             finally:
                 self.X = block.X
                 del block  # before another one takes its room
                 self._take(self.pencil.to_graph_(self.X))
                 self._count()
-        self._low = min(max(self._low, 1e-3 * self.pencil.top), 0.5 * self.pencil.top)
+        self._low = min(max(self._low, self.pencil.near), 0.5 * self.pencil.top)
         self._rotate()
         self._join_clusters()
 
@@ -271,7 +272,7 @@ class Search:
             first = float(block.theta[0]) if known else 0.0
             low = max(low, first + 1e-7 * block.high)
             degree = _filter_degree(block, k, low, goal) if known else FIRST_DEGREE
-            block.sweep(k, degree, low, min(first, low - 1e-3 * (block.high - low)))
+            block.sweep(k, degree, low, min(first, low - self.pencil.near))
             if block.error(k) <= goal or (block.sweeps > 1 and float(block.theta[k - 1]) < -NEAR):
                 return
             above = low - float(block.theta[k - 1]) <= CLAMPED * abs(low)  # a filter sees no frequency above its cut
@@ -284,7 +285,7 @@ class Search:
         high frequencies of B, as one on nodes of small degree would that is above the shift.
         """
         end, last = float(block.theta[self.k - 1]), float(block.theta[-1])
-        distance = max(last - end, 1e-3 * block.high)
+        distance = max(last - end, self.pencil.near)
         return -BELOW * distance <= end <= 0
 
     def _last_of_graph(self, block: FilteredBlock) -> float:
@@ -308,13 +309,14 @@ class Search:
             degree = self._step_degree(tol)
             if self.A.products + (degree + 1) * self._columns > self.limit:
                 return
-            step = self._step(degree)
+            step, before = self._step(degree), self.outcome.error
             left.take(step, self._theory(degree))
             if self._complete:
                 self.outcome = left.judged(step, self.theta, self.k - self.wanted, tol, eps)
             if watch is not None:
                 watch.report(self.outcome.error)
-            if self.outcome.error <= tol or left.leaks <= SETTLED * tol or (self._complete and left.stalled):
+            mixed = left.leaks <= SETTLED * tol and not self.outcome.error < STILL * before
+            if self.outcome.error <= tol or mixed or (self._complete and left.stalled):
                 self.outcome = replace(self.outcome, settled=True)
                 return
 
