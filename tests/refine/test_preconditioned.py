@@ -315,3 +315,33 @@ def test_frequencies_far_below_the_degrees_are_not_claimed_too_early(k):
 def test_guards_that_are_still_off_hide_no_gap():
     L = kl.laplacian(weighted(4, seed=4))
     check(kl.subspace(L, 2, method="lobpcg"), L, 2, 1e-3)
+
+
+def contrast(kind, n=2300, seed=0):
+    """Edges heavy or light by their nodes: on sites drawn at random, or inside groups of them."""
+    rng = np.random.default_rng(seed)
+    edges = np.array(nx.gnm_random_graph(n, 5 * n, seed=seed).edges()).T
+    if kind == "sites":
+        site = rng.random(n) < 0.5
+        heavy = site[edges].all(0)
+    else:
+        group = rng.integers(0, 30, n)
+        heavy = group[edges[0]] == group[edges[1]]
+    W = sp.csr_array((np.where(heavy, 1e3, 1e-2), edges), shape=(n, n))
+    W = sp.csr_array(W + W.T)
+    _, label = sp.csgraph.connected_components(W)
+    kept = np.flatnonzero(label == np.bincount(label).argmax())
+    return W[kept][:, kept]
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+@pytest.mark.parametrize("kind", ["sites", "groups"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_weights_of_two_sizes(kind, tol, seed):
+    L = kl.laplacian(contrast(kind, seed=seed))
+    values, U = truth(L, 24, 1e-4)
+    k = 2 + int(np.argmax(np.diff(values[1:24]) / values[2:24]))
+    found = kl.subspace(L, k, method="lobpcg", tol=tol)
+    error = float(subspace_error(found.basis, U[:, :k]))
+    assert error <= 10 * tol
+    assert found.status != Status.CONVERGED or error <= 10 * float(found.error_bound)

@@ -1,4 +1,4 @@
-"""Clusters of heavy edges, against their definition."""
+"""A graph whose clusters of heavy edges are one node each, against its definition."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 
 import krylow as kl
-from krylow.start.heavy import clusters
+from krylow.start.heavy import contracted
 
 
 def graph():
@@ -18,30 +18,32 @@ def graph():
     return W + W.T
 
 
-def found(u=None, weight=10.0, most=5.0):
+def found(u=None, weight=10.0):
     u = torch.ones(30, dtype=torch.float64) if u is None else u
-    return clusters(kl.laplacian(sp.csr_array(graph())), u, weight, most)
+    return contracted(kl.laplacian(sp.csr_array(graph())), u, weight)
 
 
-def test_clusters_are_the_pieces_of_heavy_edges_by_their_quotients():
-    ranks = found().numpy()
-    assert [np.flatnonzero(ranks == r).tolist() for r in range(ranks.max() + 1)] == [[10, 11, 12], [0, 1]]
-    dense = kl.laplacian(sp.csr_array(graph())).to_dense().numpy()
-    quotients = [dense[ranks == r][:, ranks == r].sum() / (ranks == r).sum() for r in range(2)]
-    assert quotients == pytest.approx([2 / 3, 1.0])  # two edges of weight 1 leave each of them
+@pytest.mark.parametrize(
+    ("weight", "clusters"), [(10.0, [[0, 1], [10, 11, 12]]), (55.0, [[0, 1], [11, 12]]), (70.0, [[0, 1]])]
+)
+def test_clusters_are_the_pieces_of_heavy_edges(weight, clusters):
+    label = found(weight=weight).label.numpy()
+    pieces = [np.flatnonzero(label == c).tolist() for c in range(label.max() + 1)]
+    assert [piece for piece in pieces if len(piece) > 1] == clusters
+    assert sum(map(len, pieces)) == 30
 
 
-@pytest.mark.parametrize(("weight", "most", "nodes"), [(70.0, 5.0, [0, 1]), (10.0, 0.8, [10, 11, 12])])
-def test_weight_and_quotient_are_bounds(weight, most, nodes):
-    assert torch.nonzero(found(weight=weight, most=most) >= 0)[:, 0].tolist() == nodes
+@pytest.mark.parametrize("seed", [None, 0])
+def test_the_operator_is_that_on_multiples_of_a_vector(seed):
+    u = None if seed is None else torch.from_numpy(np.random.default_rng(seed).uniform(0.5, 2, 30))
+    level = found(u)
+    P = level.spread(torch.eye(level.operator.n, dtype=torch.float64))
+    torch.testing.assert_close(P.mT @ P, torch.eye(27, dtype=torch.float64))
+    L = kl.laplacian(sp.csr_array(graph())).to_dense()
+    torch.testing.assert_close(level.operator.to_dense(), P.mT @ L @ P)
+    u = torch.ones(30, dtype=torch.float64) if u is None else u
+    torch.testing.assert_close(P @ (P.mT @ u), u)
 
 
-@pytest.mark.parametrize(("weight", "most"), [(100.0, 5.0), (10.0, 0.5)])
-def test_where_there_is_none(weight, most):
-    assert found(weight=weight, most=most) is None
-
-
-def test_a_vector_that_is_zero_on_a_cluster_leaves_it_out():
-    u = torch.ones(30, dtype=torch.float64)
-    u[:2] = 0
-    assert torch.nonzero(found(u) >= 0)[:, 0].tolist() == [10, 11, 12]
+def test_where_no_edge_is_that_heavy():
+    assert found(weight=100.0) is None

@@ -44,6 +44,11 @@ class Step(NamedTuple):
 class Leftover:
     """What is left after each of several steps.
 
+    Parameters
+    ----------
+    known
+        Whether theory holds of the first step: nothing lies where steps do not see it.
+
     Attributes
     ----------
     most, last
@@ -55,8 +60,10 @@ class Leftover:
         Whether steps lead nowhere.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, known: bool = True) -> None:
+        self._first = FIRST_RATIO if known else MOST_RATIO
         self._before: Tensor | None = None
+        self._ratio: Tensor | None = None
         self._least, self._idle = math.inf, 0
         self.most = self.last = self.leaks = math.inf
 
@@ -68,16 +75,23 @@ class Leftover:
     def take(self, step: Step, theory: float) -> None:
         """Judge one more step, which leaves the part ``theory`` of the squared error at least.
 
-        That is told of the first 1, 2, ... vectors: a step takes less of frequencies that are far from the shift. What
-        vectors of the block hold of each other is taken at once, and tells nothing of the steps that follow.
+        By experience it leaves as much as the one before did, or the one before that: where much lies between the
+        wanted frequencies and those that steps see, they take more and less in turn. That is told of the first 1, 2,
+        ... vectors: a step takes less of frequencies that are far from the shift. What vectors of the block hold of
+        each other is taken at once, and tells nothing of the steps that follow.
         """
         gone = step.new.cumsum(0)
-        ratio = torch.full_like(gone, FIRST_RATIO) if self._before is None else gone / self._before
-        ratio = ratio.nan_to_num().clamp(max(theory, LEAST_RATIO), MOST_RATIO)
-        left = ratio / (1 - ratio.sqrt()).square()  # all steps that would follow, as a geometric series
-        total, self._before = float(gone[-1]), gone
+        if self._before is None:
+            ratio = worst = torch.full_like(gone, self._first)
+        else:
+            ratio = (gone / self._before).nan_to_num()
+            worst = ratio if self._ratio is None else torch.maximum(ratio, self._ratio)
+            self._ratio = ratio
+        self._before = gone
+        left, last = (_following(part.clamp(max(theory, LEAST_RATIO), MOST_RATIO)) for part in (worst, ratio))
+        total = float(gone[-1])
         self.most = float((left * gone).max()) / max(total, torch.finfo(gone.dtype).tiny)
-        self.last, self.leaks = float(left[-1]), self.most * total / gone.numel()
+        self.last, self.leaks = float(last[-1]), self.most * total / gone.numel()
         self._idle = self._idle + 1 if total > STALLED * self._least else 0
         self._least = min(self._least, total)
 
@@ -108,6 +122,11 @@ class Leftover:
         good = counts[total <= tol]
         unique = int(good[-1]) if good.numel() else 0
         return Outcome(float(total[-1].clamp(max=1)), hidden + unique)
+
+
+def _following(ratio: Tensor) -> Tensor:
+    """Return the squared size of all steps that would follow one, over its own, as a geometric series."""
+    return ratio / (1 - ratio.sqrt()).square()
 
 
 def beyond_rounding(pairs: Ritz, theta: Tensor, k: int, hidden: int) -> Ritz:

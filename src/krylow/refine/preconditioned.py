@@ -5,8 +5,10 @@ First a block is filtered by Chebyshev polynomials not of L but of $B = M^{-1/2}
 are not all equal to $\sigma$, is taken away by corrections: to the block X with residuals R, the vectors
 $W = M^{-1/2} q(B) M^{-1/2} R \approx (L - \sigma)^{-1} R$ are joined, and the lowest Ritz vectors of L in span(X, W)
 are the next block. A few columns are corrected at a time, and little is kept beside X: neither its products nor, as in
-LOBPCG, the last directions, which a polynomial of some degree hardly needs. Clusters of nodes that heavy edges hold
-together, which a filter of B tells badly, are joined once in the same way (:mod:`krylow.start.heavy`).
+LOBPCG, the last directions, which a polynomial of some degree hardly needs. Vectors that are nearly constant on
+clusters of heavy edges are all near 0 for B, which tells them badly: the lowest of the graph of clusters are joined in
+the same way (:mod:`krylow.refine.clusters`), and where that lowers the wanted frequencies, all begins again with a
+better shift.
 
 The error is measured on the way. A step moves the wanted vectors by nearly all that they were off: by theory it leaves
 $1 / \cosh^2(d \, \mathrm{arcosh}(\cdot))$ of the squared error, by experience what the step before left, and the larger
@@ -29,13 +31,13 @@ from krylow.linalg.components import NullSpace
 from krylow.linalg.row_blocks import gram, lengths, orthonormalize_, recombine_, rotate_, subtract_
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import DOUBT, SINGLE_TOL, Outcome, conclude
+from krylow.refine.clusters import PART, lowest_of_clusters
 from krylow.refine.filtered import APART, FilteredBlock
 from krylow.refine.leftover import Leftover, Step, beyond_rounding
 from krylow.refine.pencil import first_frequency, scale
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz
 from krylow.refine.spectrum import fits_single
-from krylow.start.heavy import clusters
 
 #: The filter of B runs until this error of B's own vectors, and until this one before the shift is looked at.
 COARSE, ROUGH = 2e-2, 0.2
@@ -65,8 +67,8 @@ GROUP, LEAST_GROUPS = 16, 2
 #: Columns beyond the wanted ones that are corrected, too: while they are off, they couple vectors on either side of the
 #: cut.
 GUARDS = 4
-#: Edges of so many times the shift hold nodes together.
-HEAVY = 4.0
+#: The block is filtered again where clusters lower the last wanted frequency by this part, so many times at most.
+FALLS, JOINS = 0.1, 4
 #: Inner products with the block that one more projection may take from corrections without another, and most of these.
 ORTHOGONAL, MOST_PROJECTIONS = 1e-3, 5
 #: float32 is used where its rounding, times the largest degree, is this small against the first frequency.
@@ -114,7 +116,7 @@ def preconditioned_subspace(
         watch.count(A)
         watch.count(D)
     try:
-        search.filter(shift)
+        search.find(shift, tol / DOUBT)
         search.correct(tol / DOUBT, watch)
     except KeyboardInterrupt:
         search.outcome = replace(search.outcome, interrupted=True)
@@ -173,7 +175,8 @@ class Search:
         self._group = -(-corrected // (4 * groups)) * 4
         self._columns = min(X.shape[1], -(-corrected // self._group) * self._group)
         self._deep = self.X.new_empty(self.X.shape[0], 0)
-        self._low, self._end, self._complete = 1.0, 0.0, False
+        self._low, self._end, self._least = 1.0, 0.0, 0.0
+        self._complete, self._stiff = False, False
 
     def _clean_(self, X: Tensor) -> Tensor:
         return X.contiguous() if self.null is None else self.null.remove_(X).contiguous()
@@ -199,6 +202,18 @@ class Search:
             X[:, j] = torch.randn(X.shape[0], dtype=X.dtype, device=X.device, generator=source)
         return float(held.max().sqrt())
 
+    def find(self, shift: float, tol: float) -> None:
+        """Filter the block, join what a filter misses, and filter again with the shift that follows from that."""
+        for _ in range(JOINS):
+            self.filter(shift)
+            before = float(self.theta[self.wanted - 1])
+            self._join_clusters(tol)
+            last, following = self.theta[self.wanted - 1 : self.wanted + 1].tolist()
+            if before - last <= FALLS * abs(before):
+                return
+            shift = last + BETWEEN * (following - last)
+        self._complete = False
+
     def filter(self, shift: float) -> None:
         """Filter the block through pencils of better and better shifts, then rotate it to Ritz vectors of L."""
         goal, low = ROUGH, math.inf
@@ -211,7 +226,9 @@ class Search:
                 self._sweep(block, min(low, block.high / FIRST_CUT), goal)
                 if self._settled(block) and goal > COARSE:
                     self._sweep(block, float(block.theta[-1]), COARSE)
-                self._deep = block.X[:, block.theta.to(block.X.device) < -NEAR].contiguous()
+                deep = block.theta < -NEAR
+                self._deep = block.X[:, deep.to(block.X.device)].contiguous()
+                self._least = float(block.theta[~deep].min()) if not bool(deep.all()) else 0.0
                 self._low, self._end = float(block.theta[-1]), float(block.theta[self.k - 1])
                 self._complete = self._settled(block)
                 if self._complete:
@@ -226,7 +243,6 @@ class Search:
                 self._count()
         self._low = min(max(self._low, self.pencil.near), 0.5 * self.pencil.top)
         self._rotate()
-        self._join_clusters()
 
     def _rotate(self) -> None:
         """Rotate the block to Ritz vectors of L."""
@@ -237,19 +253,21 @@ class Search:
         self.theta, Q = torch.linalg.eigh((H + H.mT).cpu() / 2)
         rotate_(self.X, Q.to(self.X.device))
 
-    def _join_clusters(self) -> None:
-        """Join clusters of nodes that heavy edges hold together to the block.
+    def _join_clusters(self, tol: float) -> None:
+        """Join the lowest vectors of the graph whose clusters of heavy edges are one node each to the block.
 
-        B has them near 0 whatever their frequency is, where it has many, so that the filter may have missed them.
+        B has all vectors of such clusters near 0, whatever their frequency is, so that the filter may have missed some.
         """
         u = torch.ones(self.A.n) if self.null is None else self.null.vector
         u = torch.where(u == 0, torch.ones_like(u), u)
-        cluster = clusters(self.A, u, HEAVY * abs(self.pencil.shift), float(self.theta[-1]))
-        if cluster is None:
+        frequency = max(abs(self.pencil.shift), float(self.theta[self.wanted - 1]))
+        found = lowest_of_clusters(self.A, u, frequency, self.k, self.X.shape[1], tol)
+        self._stiff = found is not None
+        if found is None:
             return
-        u, cluster = (part.to(self.X.device)[:, None] for part in (u.to(self.X.dtype), cluster))
-        for ranks in torch.arange(min(int(cluster.max()) + 1, self.X.shape[1]), device=self.X.device).split(GROUP):
-            W = self._orthonormalized(torch.where(cluster == ranks, u, torch.zeros_like(u)))
+        level, vectors = found
+        for V in vectors.split(GROUP, dim=1):
+            W = self._orthonormalized(level.spread(V).to(self.X))
             self._ritz(W, torch.empty_like(W), torch.empty_like(W))
 
     def _with_null(self) -> Tensor:
@@ -304,7 +322,7 @@ class Search:
 
     def correct(self, tol: float, watch: Watch | None) -> None:
         """Correct the wanted vectors until their estimated error is at most ``tol``, or no gap shows."""
-        left, eps = Leftover(), torch.finfo(self.X.dtype).eps
+        left, eps = Leftover(known=not self._stiff), torch.finfo(self.X.dtype).eps
         while True:
             degree = self._step_degree(tol)
             if self.A.products + (degree + 1) * self._columns > self.limit:
@@ -312,7 +330,9 @@ class Search:
             step, before = self._step(degree), self.outcome.error
             left.take(step, self._theory(degree))
             if self._complete:
-                self.outcome = left.judged(step, self.theta, self.k - self.wanted, tol, eps)
+                judged = left.judged(step, self.theta, self.k - self.wanted, tol, eps)
+                # Steps hardly see what the vectors of clusters were off by.
+                self.outcome = replace(judged, error=judged.error + PART * tol) if self._stiff else judged
             if watch is not None:
                 watch.report(self.outcome.error)
             mixed = left.leaks <= SETTLED * tol and not self.outcome.error < STILL * before
@@ -337,6 +357,8 @@ class Search:
         error = self.outcome.error if math.isfinite(self.outcome.error) else COARSE
         goal = min(max((error / (AIM * tol)) ** 0.5, SHRINK[0]), SHRINK[1])
         least, most = STEP_DEGREES
+        rate = math.acosh(1 + 2 * max(self._low - self._least, 0.0) / (self.pencil.top - self._low))
+        most = max(least, min(most, int(math.log(2 * GROWTH[self.X.dtype]) / max(rate, 1e-300))))
         return next((d for d in range(least, most) if self._theory(d) * goal**2 <= 1), most)
 
     def _step(self, degree: int) -> Step:

@@ -1,8 +1,13 @@
-"""Nodes that heavy edges hold together: such a cluster that little else holds has a low frequency of its own."""
+"""Nodes that heavy edges hold together, as one node each: what is left of a graph is as stiff as its light edges are.
+
+Vectors of frequencies far below an edge's weight hardly differ over it. Where many edges are that heavy, a filter
+through the diagonal cannot tell such vectors from each other, whatever their frequencies are; on the contracted graph
+they are vectors like any others.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,46 +18,51 @@ from torch import Tensor
 from krylow.operators import SparseOperator
 
 
-def clusters(L: SparseOperator, u: Tensor, weight: float, most: float) -> Tensor | None:
-    """Return the cluster of each node, ``(n,)`` on the host, by its rank; -1: of none. None if there is no cluster.
+@dataclass(frozen=True)
+class Contracted:
+    """A graph of clusters.
 
-    Ranks rise with the Rayleigh quotient of the vector that is u on a cluster's nodes and zero elsewhere.
+    Attributes
+    ----------
+    operator
+        $P^T L P$, on the host in float64.
+    label, part
+        ``(n,)`` the cluster of each node, and its entry in that column of P. Columns are orthonormal.
+    """
+
+    operator: SparseOperator
+    label: Tensor
+    part: Tensor
+
+    def spread(self, V: Tensor) -> Tensor:
+        """Return P V ``(n, s)`` of vectors ``(clusters, s)``."""
+        return V[self.label].mul_(self.part[:, None])
+
+
+def contracted(L: SparseOperator, u: Tensor, weight: float) -> Contracted | None:
+    """Return L on vectors that are multiples of u on every cluster; None if no edge is that heavy.
 
     Parameters
     ----------
     L
         The operator, of one graph.
     u
-        ``(n,)`` a vector that L maps to zero, or nearly.
+        ``(n,)`` a vector that L maps to zero, or nearly, nowhere zero itself.
     weight
-        Edges that are heavier join two nodes. A cluster has two at least.
-    most
-        The largest quotient.
+        Edges that are heavier join two nodes.
     """
-    values, part = (x.detach().cpu().numpy() for x in (L.values, u))
+    values, u = (x.detach().cpu().double() for x in (L.values, u))
     crow, col = L.host_indices()
-    heavy = np.flatnonzero(values < -weight)
+    heavy = np.flatnonzero(values.numpy() < -weight)
     if not heavy.size:
         return None
     row = np.searchsorted(crow, heavy, side="right") - 1
     joined = csr_array((np.ones(heavy.size, dtype=np.int8), (row, col[heavy])), shape=(L.n, L.n))
     count, label = connected_components(joined, directed=False)
-    nodes = np.flatnonzero(np.bincount(label)[label] > 1)
-    row, at = _entries(crow, nodes)
-    inside = label[row] == label[col[at]]
-    row, at = row[inside], at[inside]
-    products = values[at] * part[row] * part[col[at]]
-    energy, length = np.bincount(label[row], products, count), np.bincount(label[nodes], part[nodes] ** 2, count)
-    found = np.flatnonzero(length)
-    quotient = energy[found] / length[found]
-    found = found[np.argsort(quotient, kind="stable")][: int((quotient <= most).sum())]
-    rank = np.full(count, -1)
-    rank[found] = np.arange(found.size)
-    return torch.from_numpy(rank[label]) if found.size else None
-
-
-def _entries(crow: Any, nodes: Any) -> tuple[Any, Any]:
-    """Return the row and the place of every entry in these nodes' rows."""
-    counts = crow[nodes + 1] - crow[nodes]
-    ends = np.cumsum(counts)
-    return np.repeat(nodes, counts), np.arange(ends[-1]) + np.repeat(crow[nodes] - (ends - counts), counts)
+    length = np.sqrt(np.bincount(label, u.numpy() ** 2, count))
+    part = u.numpy() / length[label]
+    P = csr_array((part, label, np.arange(L.n + 1)), shape=(L.n, count))
+    C = csr_array(P.T @ csr_array((values.numpy(), col, crow), shape=(L.n, L.n)) @ P)
+    C = csr_array(C + C.T)
+    parts = (torch.from_numpy(x) for x in (C.indptr, C.indices, C.data / 2))
+    return Contracted(SparseOperator(*parts, psd=L.psd), torch.from_numpy(label).long(), torch.from_numpy(part))
