@@ -198,6 +198,7 @@ def statistics(L: Any) -> dict[str, float]:
         "work": fill.entries**1.5 / A.n,
         "widest": walk(A).widest,
         "spread": float(diagonal.max() / diagonal.mean()),
+        "contrast": float(diagonal.mean() * diagonal.reciprocal().mean()),
     }
 
 
@@ -206,6 +207,8 @@ def choice(seen: dict[str, float], thresholds: dict[str, float]) -> str:
     tree = seen["neighbors"] <= thresholds["TREE_NEIGHBORS"] and seen["fill"] <= thresholds["TREE_FILL"]
     if tree or (seen["neighbors"] <= thresholds["THIN_NEIGHBORS"] and seen["work"] <= thresholds["THIN_WORK"]):
         return "shift_invert"
+    if seen["contrast"] > methods.CONTRAST:  # weights, which none of these graphs has: not fitted here
+        return "shift_invert" if seen["work"] <= methods.CONTRAST_WORK else "lobpcg"
     if seen["widest"] <= thresholds["GEOMETRIC"]:
         return "multilevel"
     return "lobpcg" if seen["spread"] > thresholds["WIDE_DEGREES"] else "chebyshev"

@@ -417,3 +417,28 @@ def test_auto_factorises_a_large_graph_that_is_nearly_a_tree_and_not_a_grid():
     path = scipy.sparse.diags_array([np.ones(79), np.ones(79)], offsets=[-1, 1])
     grid = scipy.sparse.kronsum(path, path)
     assert choose(kl.laplacian(grid), 5)[0] == "multilevel"
+
+
+def test_auto_takes_other_methods_where_weights_lie_far_apart():
+    """Islands of heavy edges in light water: a plane of them is factorised, and what has no geometry is not."""
+    generator, side = np.random.default_rng(0), 65
+    path, n = scipy.sparse.diags_array([np.ones(side - 1)] * 2, offsets=[-1, 1]), side**2
+    plane = scipy.sparse.triu(scipy.sparse.kronsum(path, path)).tocoo()
+    random = generator.integers(n, size=(2, 3 * n))
+    ring = np.stack([np.arange(n), np.roll(np.arange(n), 1)])
+    random = np.concatenate([random[:, random[0] != random[1]], ring], axis=1)
+    for ends, method in (((plane.row, plane.col), "shift_invert"), (random, "lobpcg")):
+        land = generator.random(n) < 0.5
+        weights = np.where(land[ends[0]] & land[ends[1]], 1e3, 1e-2)
+        W = scipy.sparse.coo_array((weights, ends), shape=(n, n)).tocsr()
+        L = kl.laplacian(W + W.T)
+        values, U = scipy.sparse.linalg.eigsh(L.to_scipy(), 12, sigma=-1e-4, tol=1e-13, v0=generator.random(n))
+        order = np.argsort(values)
+        k = 2 + int(np.argmax(np.diff(values[order][1:])))
+        truth = torch.from_numpy(np.ascontiguousarray(U[:, order[:k]]))
+        for tol in (1e-3, 1e-6):
+            found = kl.subspace(L, k, tol=tol)
+            assert found.method == method
+            assert "harmonic" in found.why
+            assert found.status.name == "CONVERGED"
+            assert float(kl.metrics.subspace_error(found.basis, truth)) <= tol

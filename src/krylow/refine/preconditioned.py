@@ -60,8 +60,8 @@ SHRINK = (4.0, 20.0)
 #: The part of the error asked for that a step aims at.
 AIM = 0.3
 #: Wanted vectors that leak this part of the error asked for, and after a step are still mixed by this part of what they
-#: were before, will not come apart: there is no gap.
-SETTLED, STILL = 1e-2, 0.5
+#: were before, so many times in turn, will not come apart: there is no gap.
+SETTLED, STILL, TIMES = 1e-2, 0.5, 2
 #: Columns are corrected in groups of about the same width: the widest, and how many there are at least.
 GROUP, LEAST_GROUPS = 16, 2
 #: Columns beyond the wanted ones that are corrected, too: while they are off, they couple vectors on either side of the
@@ -322,7 +322,7 @@ class Search:
 
     def correct(self, tol: float, watch: Watch | None) -> None:
         """Correct the wanted vectors until their estimated error is at most ``tol``, or no gap shows."""
-        left, eps = Leftover(known=not self._stiff), torch.finfo(self.X.dtype).eps
+        left, eps, still = Leftover(known=not self._stiff), torch.finfo(self.X.dtype).eps, 0
         while True:
             degree = self._step_degree(tol)
             if self.A.products + (degree + 1) * self._columns > self.limit:
@@ -335,8 +335,10 @@ class Search:
                 self.outcome = replace(judged, error=judged.error + PART * tol) if self._stiff else judged
             if watch is not None:
                 watch.report(self.outcome.error)
-            mixed = left.leaks <= SETTLED * tol and not self.outcome.error < STILL * before
-            if self.outcome.error <= tol or mixed or (self._complete and left.stalled):
+            still = still + 1 if left.leaks <= SETTLED * tol and not self.outcome.error < STILL * before else 0
+            if self._complete and left.stalled:
+                return
+            if self.outcome.error <= tol or still == TIMES:
                 self.outcome = replace(self.outcome, settled=True)
                 return
 
