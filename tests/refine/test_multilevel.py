@@ -144,3 +144,21 @@ def test_no_gap_is_said_inside_copies_of_a_frequency():
     W, _ = star(8, 30, 33)
     assert kl.subspace(kl.laplacian(W), 5, method="multilevel").status is Status.NO_GAP
     assert kl.subspace(kl.laplacian(W), 13, method="multilevel").status is Status.NO_GAP
+
+
+def test_copies_that_are_coarsened_in_another_order_are_not_missed():
+    """Seven squares in a row, each frequency about seven times or fourteen: k lies inside such a group."""
+    rng, side = np.random.default_rng(0), 40
+    path = scipy.sparse.diags_array([np.ones(side - 1)] * 2, offsets=[-1, 1])
+    square = scipy.sparse.csr_array(scipy.sparse.kronsum(path, path))
+    W = scipy.sparse.lil_array(scipy.sparse.block_diag([square] * 7))
+    for copy in range(6):
+        i, j = side**2 * copy + rng.integers(side**2), side**2 * (copy + 1) + rng.integers(side**2)
+        W[i, j] = W[j, i] = 1.0
+    order = rng.permutation(W.shape[0])
+    L = kl.laplacian(scipy.sparse.csr_array(W)[order][:, order])
+    values, U = scipy.sparse.linalg.eigsh(L.to_scipy(), 42, sigma=-1e-6, v0=rng.random(L.n), ncv=126, tol=1e-12)
+    U = U[:, np.argsort(values)]
+    for k in range(33, 40):
+        found = kl.subspace(L, k, method="multilevel")
+        assert found.status == Status.NO_GAP or error(found.basis, U, k) <= 1e-3

@@ -43,6 +43,8 @@ LEAST_COARSE = 11
 #: Aggregates that leave more than this part of the nodes (grids'), or more than can be factorised, are joined once more
 #: if so many nodes a column are left.
 SMALL, MANY, TWICE_COARSE = 0.125, FACTORISED, 30
+#: Where the coarsest graph's last frequency is not above its k-th by this factor, so many more are found, so often.
+CLOSE, WIDER, TIMES_WIDER = 1.05, 8, 2
 #: The coarser answer is asked for this part of the error, or for this one if that is less, but for no less than that.
 COARSER, COARSE_ENOUGH, LEAST_ASKED = 0.1, 1e-4, 1e-9
 #: Most passes of Chebyshev sweeps over a coarser graph.
@@ -112,8 +114,10 @@ def _solve(
         return block, refine_block(block, D, k, tol=tol, max_products=max_products, watch=watch, low=low)
     C = level.coarse
     ask = max(min(COARSER * tol, COARSE_ENOUGH), LEAST_ASKED)
-    coarse = solve_coarsest(C, k, width, ask)
-    if coarse is None:
+    coarse = _coarsest(C, k, width, ask)
+    if coarse is not None:
+        width = coarse.theta.numel()
+    else:
         found, _ = _solve(
             single(C) if tol >= 1e-8 else C, C, level.vector, k, width, ask, COARSE_PASSES * width, generator, None
         )
@@ -129,6 +133,21 @@ def _solve(
     low = max(float(block.theta[-1]), 1e-7 * high)
     block = FilteredBlock(A, X, high, fine=fine)
     return block, refine_block(block, D, k, tol=tol, max_products=max_products - A.products, watch=watch, low=low)
+
+
+def _coarsest(C: SparseOperator, k: int, width: int, tol: float) -> Coarsest | None:
+    """Return the lowest frequencies of the coarsest graph, beyond the k-th as many as a finer graph may have below it.
+
+    Of copies of a graph, or of a frequency, some are coarsened better than others: their order is not the finer one's.
+    """
+    coarse = solve_coarsest(C, k, width, tol)
+    for _ in range(TIMES_WIDER):
+        wider = min(width + WIDER, C.n // LEAST_COARSE)
+        if coarse is None or wider <= width or float(coarse.theta[-1]) > CLOSE * float(coarse.theta[k - 1]):
+            break
+        width = wider
+        coarse = solve_coarsest(C, k, width, tol)
+    return coarse
 
 
 def _random(A: Operator, width: int, generator: torch.Generator | None) -> Tensor:
