@@ -14,7 +14,7 @@ from krylow.refine.ritz import Ritz
 
 #: What the first step is believed to leave of the squared error, and the least and the most that any step is: where one
 #: took nearly all of a vector's error, what is left is what steps take less of.
-FIRST_RATIO, LEAST_RATIO, MOST_RATIO = 0.25, 0.08, 0.95
+FIRST_RATIO, LEAST_RATIO, MOST_RATIO = 0.25, 0.12, 0.95
 #: Vectors are off by somewhat more than a step moves them.
 CAUTION = 2.0
 #: Units of rounding, relative to the wanted frequencies, by which vectors are coupled anyway.
