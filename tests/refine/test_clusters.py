@@ -6,7 +6,8 @@ import scipy.sparse as sp
 import torch
 
 import krylow as kl
-from krylow.refine import coarsest
+from krylow.refine import clusters, coarsest
+from krylow.refine.chebyshev import Outcome
 from krylow.refine.clusters import lowest_of_clusters
 from krylow.testing import lowest
 
@@ -47,3 +48,20 @@ def test_light_edges_are_left_though_they_are_heavy_beside_the_frequency():
 def test_graphs_without_heavy_edges_have_none():
     L = kl.laplacian(islands(heavy=1.0, light=1.0))
     assert lowest_of_clusters(L, torch.ones(L.n, dtype=torch.float64), 0.1, 8, 12, 1e-3) is None
+
+
+def test_no_frequency_at_all_contracts_nothing_for_ever():
+    L = kl.laplacian(islands(heavy=1.0, light=1.0))
+    assert lowest_of_clusters(L, torch.ones(L.n, dtype=torch.float64), 0.0, 8, 12, 1e-3) is None
+    empty = kl.laplacian(sp.csr_array((30, 30)))
+    assert lowest_of_clusters(empty, torch.ones(30, dtype=torch.float64), 0.0, 2, 3, 1e-3) is None
+
+
+def test_an_interruption_ends_the_search_with_what_it_has(monkeypatch):
+    monkeypatch.setattr(coarsest, "FACTORISED", 0)
+    monkeypatch.setattr(clusters, "refine_block", lambda *args, **how: Outcome(1.0, 0, interrupted=True))
+    W = sp.block_diag([islands(), islands()], format="lil")
+    W[0, 1600] = W[1600, 0] = 1e-2
+    found = kl.subspace(kl.laplacian(sp.csr_array(W)), 6, method="lobpcg")
+    assert found.status.name == "INTERRUPTED"
+    assert found.basis.shape == (3200, 6)

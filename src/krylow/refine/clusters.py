@@ -37,8 +37,9 @@ def lowest_of_clusters(
     tol
         The error of them that is asked for in the end.
     """
-    weight = HEAVY * frequency
-    level = contracted(L, u, weight)
+    heaviest = float(L.values.detach().abs().max()) if L.values.numel() else 0.0
+    weight = max(HEAVY * frequency, torch.finfo(torch.float64).eps * heaviest)
+    level = contracted(L, u, weight) if weight > 0 else None
     while level is not None and level.operator.n < LEAST * count:
         weight *= HEAVIER
         level = contracted(L, u, weight)
@@ -51,5 +52,7 @@ def _lowest(C: SparseOperator, k: int, count: int, tol: float) -> Tensor:
         return found.V
     X = torch.randn(C.n, count, dtype=C.dtype, generator=torch.Generator().manual_seed(0))
     block = FilteredBlock(C, X, spectrum_top(C))
-    refine_block(block, C, k, tol=tol, max_products=PASSES * count, watch=None, low=first_cut(block))
+    outcome = refine_block(block, C, k, tol=tol, max_products=PASSES * count, watch=None, low=first_cut(block))
+    if outcome.interrupted:  # which is the whole search's to answer
+        raise KeyboardInterrupt
     return block.turned()
