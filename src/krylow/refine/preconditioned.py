@@ -11,8 +11,8 @@ the same way (:mod:`krylow.refine.clusters`), and where that lowers the wanted f
 better shift.
 
 The error is measured on the way. A step moves the wanted vectors by nearly all that they were off: by theory it leaves
-$1 / \cosh^2(d \, \mathrm{arcosh}(\cdot))$ of the squared error, by experience what the step before left, and the larger
-of the two is believed of it and of all that would follow (:mod:`krylow.refine.leftover`). That is told of the first 1,
+$1 / \cosh^2(d \, \mathrm{arcosh}(\cdot))$ of the squared error, by experience what the last two left, and the largest
+of these is believed of it and of all that would follow (:mod:`krylow.refine.leftover`). That is told of the first 1,
 2, ... vectors apart: the lowest frequencies, far below $\sigma$, are corrected by least, and would be covered by what
 steps take of the others.
 """
