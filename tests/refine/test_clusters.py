@@ -30,9 +30,9 @@ def test_they_are_nearly_those_of_the_whole_graph(way, monkeypatch):
     L = kl.laplacian(islands())
     lam, U = lowest(L.to_dense(), 8)
     level, V = lowest_of_clusters(L, torch.ones(L.n, dtype=torch.float64), float(lam[7]), 8, 12, 1e-6)
-    assert V.shape == (level.operator.n, 12)
-    assert 120 <= level.operator.n < L.n
-    error = float(kl.metrics.subspace_error(level.spread(V[:, :8]), U))
+    assert V.shape == (level.coarse.n, 12)
+    assert 120 <= level.coarse.n < L.n
+    error = float(kl.metrics.subspace_error(level.prolong(V[:, :8]), U))
     assert error < 1e-3
 
 
@@ -40,7 +40,7 @@ def test_light_edges_are_left_though_they_are_heavy_beside_the_frequency():
     """At 20 times so low a frequency all edges are heavy: only heavier ones leave anything."""
     L = kl.laplacian(islands())
     level, _ = lowest_of_clusters(L, torch.ones(L.n, dtype=torch.float64), 1e-4, 8, 12, 1e-3)
-    land = np.bincount(level.label)
+    land = np.bincount(level.labels)
     assert land.max() > 50
     assert (land == 1).sum() > 120
 

@@ -27,7 +27,7 @@ def found(u=None, weight=10.0):
     ("weight", "clusters"), [(10.0, [[0, 1], [10, 11, 12]]), (55.0, [[0, 1], [11, 12]]), (70.0, [[0, 1]])]
 )
 def test_clusters_are_the_pieces_of_heavy_edges(weight, clusters):
-    label = found(weight=weight).label.numpy()
+    label = found(weight=weight).labels.numpy()
     pieces = [np.flatnonzero(label == c).tolist() for c in range(label.max() + 1)]
     assert [piece for piece in pieces if len(piece) > 1] == clusters
     assert sum(map(len, pieces)) == 30
@@ -37,10 +37,10 @@ def test_clusters_are_the_pieces_of_heavy_edges(weight, clusters):
 def test_the_operator_is_that_on_multiples_of_a_vector(seed):
     u = None if seed is None else torch.from_numpy(np.random.default_rng(seed).uniform(0.5, 2, 30))
     level = found(u)
-    P = level.spread(torch.eye(level.operator.n, dtype=torch.float64))
+    P = level.prolong(torch.eye(level.coarse.n, dtype=torch.float64))
     torch.testing.assert_close(P.mT @ P, torch.eye(27, dtype=torch.float64))
     L = kl.laplacian(sp.csr_array(graph())).to_dense()
-    torch.testing.assert_close(level.operator.to_dense(), P.mT @ L @ P)
+    torch.testing.assert_close(level.coarse.to_dense(), P.mT @ L @ P)
     u = torch.ones(30, dtype=torch.float64) if u is None else u
     torch.testing.assert_close(P @ (P.mT @ u), u)
 

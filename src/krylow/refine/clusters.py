@@ -10,7 +10,8 @@ from krylow.refine.chebyshev import first_cut, refine_block
 from krylow.refine.coarsest import solve_coarsest
 from krylow.refine.filtered import FilteredBlock
 from krylow.refine.spectrum import spectrum_top
-from krylow.start.heavy import Contracted, contracted
+from krylow.start.aggregation import Aggregation
+from krylow.start.heavy import contracted
 
 #: Edges of so many times a frequency hold nodes together, or of so many times more where that leaves fewer than so many
 #: clusters a vector: then there is nothing light among them.
@@ -21,7 +22,7 @@ PART, PASSES = 0.1, 4000
 
 def lowest_of_clusters(
     L: SparseOperator, u: Tensor, frequency: float, k: int, count: int, tol: float
-) -> tuple[Contracted, Tensor] | None:
+) -> tuple[Aggregation, Tensor] | None:
     """Return the contracted graph and at most ``count`` of its lowest vectors; None if no edge is heavy enough.
 
     Parameters
@@ -37,20 +38,21 @@ def lowest_of_clusters(
     tol
         The error of them that is asked for in the end.
     """
-    heaviest = float(L.values.detach().abs().max()) if L.values.numel() else 0.0
+    heaviest = -float(L.values.detach().min()) if L.values.numel() else 0.0
     weight = max(HEAVY * frequency, torch.finfo(torch.float64).eps * heaviest)
     level = contracted(L, u, weight) if weight > 0 else None
-    while level is not None and level.operator.n < LEAST * count:
+    while level is not None and level.coarse.n < LEAST * count:
         weight *= HEAVIER
         level = contracted(L, u, weight)
-    return None if level is None else (level, _lowest(level.operator, k, count, PART * tol))
+    return None if level is None else (level, _lowest(level.coarse, k, count, PART * tol))
 
 
 def _lowest(C: SparseOperator, k: int, count: int, tol: float) -> Tensor:
     found = solve_coarsest(C, k, count, tol)
     if found is not None:
         return found.V
-    X = torch.randn(C.n, count, dtype=C.dtype, generator=torch.Generator().manual_seed(0))
+    source = torch.Generator(device=C.device).manual_seed(0)
+    X = torch.randn(C.n, count, dtype=C.dtype, device=C.device, generator=source)
     block = FilteredBlock(C, X, spectrum_top(C))
     outcome = refine_block(block, C, k, tol=tol, max_products=PASSES * count, watch=None, low=first_cut(block))
     if outcome.interrupted:  # which is the whole search's to answer

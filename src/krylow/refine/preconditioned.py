@@ -267,7 +267,9 @@ class Search:
             return
         level, vectors = found
         for V in vectors.split(GROUP, dim=1):
-            W = self._orthonormalized(level.spread(V).to(self.X))
+            W = self._orthonormalized(
+                level.prolong(V, empty(self.A.n, V.shape[1], dtype=self.X.dtype, device=V.device))
+            )
             self._ritz(W, torch.empty_like(W), torch.empty_like(W))
 
     def _with_null(self) -> Tensor:
