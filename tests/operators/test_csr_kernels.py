@@ -38,6 +38,24 @@ def test_every_width(columns, dtype):
     np.testing.assert_allclose(step(L, X, Y, dtype, np.int32, out=Y), expected, rtol=0, atol=noise)
 
 
+@pytest.mark.parametrize("columns", [5, 8, 70])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("far", [True, False])
+def test_neighbours_far_and_near_in_memory(far, dtype, columns):
+    n, rng = 10 * csr_kernels.FAR // (columns * np.dtype(dtype).itemsize), np.random.default_rng(0)
+    if columns > 8:
+        n = 10 * csr_kernels.FAR // (csr_kernels.GROUP * csr_kernels.VECTOR_BITS // 8)
+    rows = np.arange(n).repeat(3)
+    columns_of = rng.integers(0, n, rows.size) if far else (rows + rng.integers(-9, 9, rows.size)) % n
+    L = scipy.sparse.csr_array((rng.standard_normal(rows.size), (rows, columns_of)), shape=(n, n))
+    X, Y = (rng.standard_normal((n, columns)).astype(dtype) for _ in range(2))
+    out = step(L, X, Y, dtype, np.int32)  # which compiles what is asked next, too
+    assert csr_kernels._far(L.indptr, L.indices, X, 0, n) == far
+    expected = 2 * (L @ X.astype(float)) - 0.5 * X + 0.25 * Y
+    noise = rounding(torch.float32 if dtype == np.float32 else torch.float64, 10, np.abs(expected).max())
+    np.testing.assert_allclose(out, expected, rtol=0, atol=noise)
+
+
 def test_long_indices_give_the_same_bits():
     L, rng = matrix(), np.random.default_rng(1)
     X, Y = rng.standard_normal((2, 300, 20))
@@ -47,10 +65,9 @@ def test_long_indices_give_the_same_bits():
 def test_rows_outside_the_range_are_left_alone():
     L, rng = matrix(), np.random.default_rng(1)
     X, Y, out = rng.standard_normal((3, 300, 70))
-    lanes = csr_kernels.VECTOR_BITS // 64
-    compiled = csr_kernels._compile()
+    compiled = csr_kernels._tiled(csr_kernels._rows)
     written = out.copy()
-    compiled(L.indptr, L.indices, L.data, X, Y, written, 2.0, -0.5, 0.25, True, True, lanes, 10, 200)
+    compiled(L.indptr, L.indices, L.data, X, Y, written, 2.0, -0.5, 0.25, True, True, 10, 200)
     np.testing.assert_array_equal(written[:10], out[:10])
     np.testing.assert_array_equal(written[200:], out[200:])
     expected = (2 * (L @ X) - 0.5 * X + 0.25 * Y)[10:200]
@@ -160,19 +177,20 @@ def test_quotients_and_residuals_of_unit_vectors(monkeypatch, compiled):
     assert L.products == 40
 
 
+@pytest.mark.parametrize("columns", [2, 5, 8, 31, 70])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_rows_of_a_product_are_float64_whatever_its_factors_are(dtype, monkeypatch):
+def test_rows_of_a_product_are_float64_whatever_its_factors_are(dtype, columns, monkeypatch):
     monkeypatch.setattr(csr_kernels, "LEAST_WORK", 0)
     M = matrix()
     L = SparseOperator(*(torch.from_numpy(part) for part in (M.indptr, M.indices, M.data))).like(
         torch.from_numpy(M.data).to(dtype)
     )
-    X = torch.randn(300, 5, generator=torch.Generator().manual_seed(0))
+    X = torch.randn(300, columns, generator=torch.Generator().manual_seed(0))
     expected = L.double().to_scipy() @ X.double().numpy()
-    rows, room = L.exact_rows(X), np.full((93, 5), np.nan)
+    rows, room = L.exact_rows(X), np.full((93, columns), np.nan)
     rows(7, 100, room)
     np.testing.assert_allclose(room, expected[7:100], rtol=1e-14, atol=1e-13)
-    assert (L.products, L.passes) == (5, 1)
+    assert (L.products, L.passes) == (columns, 1)
     assert L.exact_rows(X.mT.contiguous().mT) is None
 
 
