@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from krylow.linalg.cg import conjugate_gradients, multishift_cg
+from krylow.linalg.cg import conjugate_gradients, conjugate_gradients_, multishift_cg
 from krylow.testing import from_spectrum, laplacian_matrix, random_graph
 
 F32, F64 = torch.float32, torch.float64
@@ -49,6 +49,29 @@ def test_n_different_eigenvalues_take_n_steps():
     A = from_spectrum([1.0] * 5 + [2.0] * 5 + [7.0] * 5)
     found = conjugate_gradients(A.matmul, randn(15, 2), steps=50, tol=1e-12)
     assert found.steps == 3
+
+
+@pytest.mark.parametrize("preconditioned", [True, False])
+@pytest.mark.parametrize("steps", [1, 4, 200])
+def test_in_place_takes_the_same_steps(steps, preconditioned):
+    A, b = spd(condition=1e3), randn(20, 5)
+    b[:, 2] = 0
+    b[:, 3] = torch.linalg.eigh(A).eigenvectors[:, 7]  # solved before the others
+    near = torch.linalg.inv(A + torch.diag(randn(20).abs())).matmul if preconditioned else None
+    expected = conjugate_gradients(A.matmul, b, steps=steps, tol=1e-11, preconditioner=near)
+    left = b.clone()
+    x = conjugate_gradients_(A.matmul, left, steps=steps, tol=1e-11, preconditioner=near)
+    torch.testing.assert_close(x, expected.x, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(left, b - A @ x, rtol=0, atol=1e-10)
+    assert not x[:, 2].any()
+
+
+def test_in_place_a_column_without_curvature_is_left_alone():
+    A = torch.diag(torch.tensor([1.0, 2.0, -1.0, 3.0], dtype=F64))
+    b = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], dtype=F64)
+    x = conjugate_gradients_(A.matmul, b.clone(), steps=10, tol=1e-12)
+    torch.testing.assert_close(x[:, 0], b[:, 0] / A.diagonal())
+    assert not x[:, 1].any()
 
 
 def test_products_are_steps():

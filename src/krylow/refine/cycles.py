@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from krylow._memory import trim
-from krylow.linalg.cg import conjugate_gradients
+from krylow.linalg.cg import conjugate_gradients_
 from krylow.linalg.row_blocks import gram, lengths, residual_gram
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import Outcome, judge, tied
@@ -242,6 +242,7 @@ def _coarse_solve(C: SparseOperator, coarse: Coarsest, rho: Tensor, shift: Tenso
             return outside_(A @ Y).addcmul_(own, Y, value=-1)
 
         right = outside_(rho[:, part].to(A.dtype, memory_format=torch.contiguous_format, copy=True))
-        solved = conjugate_gradients(multiply, right, steps=COARSE_STEPS, tol=COARSE_TOL, preconditioner=near)
-        Z[:, part] = outside_(solved.x)
+        Z[:, part] = outside_(
+            conjugate_gradients_(multiply, right, steps=COARSE_STEPS, tol=COARSE_TOL, preconditioner=near)
+        )
     return Z
