@@ -80,6 +80,8 @@ class FilteredBlock:
         :meth:`finish`.
     fine
         Whether the error is to be so small that products have to be those with the columns that a filter starts from.
+    line
+        Then about half of the columns are filtered at a time, a multiple of this number: their room is the buffer's.
 
     Attributes
     ----------
@@ -110,11 +112,13 @@ class FilteredBlock:
         orthonormal: bool = False,
         beside: NullSpace | None = None,
         fine: bool = False,
+        line: int = LINE,
     ) -> None:
         self.L, self.high, self.beside = L, high, beside
         self.lowest = float(L.gershgorin()[0])
         self.X, s = X if orthonormal else orthonormalize_(self._apart_(X)), X.shape[1]
-        width = max(s, 2 * _half(s)) if fine else s
+        self._half = -(-s // (2 * line)) * line
+        width = max(s, 2 * self._half) if fine else s
         self._spare = empty(X.shape[0], width, dtype=X.dtype, device=X.device)
         self.fine = fine
         self.sweeps = 0
@@ -250,8 +254,8 @@ class FilteredBlock:
         """
         X, s = self.X, self.X.shape[1]
         products = torch.zeros(s, s, dtype=torch.float64, device=X.device)
-        for j in reversed(range(0, s, _half(s))):
-            end = min(j + _half(s), s)
+        for j in reversed(range(0, s, self._half)):
+            end = min(j + self._half, s)
             start, room = self.rooms(end - j)
             made = start.copy_(X[:, j:end])
             try:
@@ -406,11 +410,6 @@ class FilteredBlock:
             theta, residuals = L.quotients(basis, near)
             return theta, basis, residuals
         return near, basis, torch.nn.functional.pad(self.residuals[:k], (known, 0)).to(basis)
-
-
-def _half(columns: int) -> int:
-    """Return how many columns are filtered at a time where what they were is needed then: whole lines of the cache."""
-    return -(-columns // (2 * LINE)) * LINE
 
 
 def _first_loose(moved: Tensor, k: int) -> int:
