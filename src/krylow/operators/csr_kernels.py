@@ -249,7 +249,8 @@ def _vector_tile() -> Any:
     """Return :func:`_tile` in vector instructions.
 
     The compiler's own vectors take three times as long: it keeps the sums in memory, since it cannot know that out and
-    X do not overlap. The last vector is masked where the block ends inside it.
+    X do not overlap. The last vector is masked where the block ends inside it. In one file with the loops that call it:
+    numba keeps those on disk for as long as their own file stays as it is.
     """
     from numba import types
     from numba.core import cgutils
