@@ -17,8 +17,8 @@ from torch import Tensor
 LINE = 64
 #: Bytes of a large page. Arrays of so many are mapped by themselves, and begin at one.
 PAGE = 1 << 21
-#: From so many on, an end that would fill less than half of another one comes in small pages.
-MANY = 2
+#: An end that would fill no more than this part of another one comes in small pages.
+PART = 0.75
 
 
 def empty(*shape: int, dtype: torch.dtype, device: torch.device | str = "cpu") -> Tensor:
@@ -91,7 +91,7 @@ def _room(size: int) -> np.ndarray:
     whole = np.frombuffer(mapped, dtype=np.uint8)
     room = _aligned(whole, size, PAGE)
     pages, rest = divmod(size, PAGE)
-    if rest > (PAGE // 2 if pages >= MANY else 0):
+    if rest > PART * PAGE:
         pages += 1
     mapped.madvise(advice, room.ctypes.data - whole.ctypes.data, pages * PAGE)
     return room

@@ -47,6 +47,16 @@ def test_coarse_graph_is_the_projected_one(W):
     np.testing.assert_allclose(level.prolong(level.restrict(X)), P @ P.T @ X.numpy())
 
 
+def test_a_null_vector_whose_entries_share_their_room_is_like_any_other():
+    L = sparse(grid(12, 9))
+    one = torch.ones(1, dtype=torch.float64)
+    level, other = (aggregate(L, vector) for vector in (one.expand(L.n), one.repeat(L.n)))
+    X = torch.randn(L.n, 3, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(level.coarse.to_dense(), other.coarse.to_dense())
+    assert torch.equal(level.restrict(X), other.restrict(X))
+    assert torch.equal(level.subtract_(X.clone(), level.restrict(X)), other.subtract_(X.clone(), other.restrict(X)))
+
+
 def test_aggregates_are_connected_and_fewer():
     import scipy.sparse
 

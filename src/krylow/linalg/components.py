@@ -61,9 +61,12 @@ class NullSpace:
 
     def reordered(self, order: Tensor) -> NullSpace:
         """Return the null vectors of the graph with its nodes in another order, ``order[new] = old``."""
-        labels = self.labels if self.components == 1 else self.labels[order]
         flat = self.components == 1 and bool((self.vector == self.vector[0]).all())
-        return replace(self, labels=labels, vector=self.vector if flat else self.vector[order])
+        if flat:
+            return self
+        place = order.long()
+        labels = self.labels if self.components == 1 else self.labels[place]
+        return replace(self, labels=labels, vector=self.vector[place])
 
     def coefficients(self, X: Tensor) -> Tensor:
         r"""Return $U^\top X$, ``(count, s)``, of a block ``(n, s)`` and all null vectors U, without forming U."""

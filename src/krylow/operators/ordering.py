@@ -37,7 +37,7 @@ class Reordered:
     operator
         $P L P^\top$, with counters of its own that start at zero: whoever uses it adds them to those of L.
     order
-        ``(n,)``: the old number of each new node.
+        ``(n,)``: the old number of each new node, in integers of any length.
     communities
         ``(n,)``: the community of each new node, counted from zero, where the order is by these.
     """
@@ -54,14 +54,14 @@ class Reordered:
 
 def reordered(L: SparseOperator, dtype: torch.dtype | None = None) -> Reordered:
     """Return L with its nodes in the order of a walk, in a ``dtype`` or its own. No gradient, on the host."""
-    return permuted(L, torch.from_numpy(walk(L).order).long(), dtype)
+    return permuted(L, torch.from_numpy(walk(L).order), dtype)
 
 
 def permuted(L: SparseOperator, order: Tensor, dtype: torch.dtype | None = None) -> Reordered:
     """Return L with the nodes in a given order, ``order[new] = old``, its entries kept in a ``dtype`` or their own."""
     numbers = torch.empty(0, dtype=dtype or L.dtype).numpy().dtype
     rows = permuted_rows(*L.host_indices(), L.values.detach().cpu().numpy(), order.numpy(), numbers)
-    vector = None if L.null_vector is None else L.null_vector.detach()[order]
+    vector = None if L.null_vector is None else L.null_vector.detach()[order.long()]
     operator = SparseOperator(*(torch.from_numpy(part) for part in rows), psd=L.psd, null_vector=vector)
     operator.inherit(L, order)
     return Reordered(operator, order)

@@ -39,7 +39,7 @@ class Walk:
     order
         ``(n,)``: the nodes one after the other, component by component.
     labels
-        ``(n,)``: the component of each node.
+        ``(n,)``: the component of each node; they share their room if there is one.
     components
         Their number, an isolated node being one.
     widest
@@ -86,7 +86,7 @@ def _walk(crow: np.ndarray, col: np.ndarray, values: np.ndarray, *, back: bool =
     kernel = asking(_walk_twice)
     if kernel is not None:
         order, labels, components, widest = kernel(crow, col, values, not values.all(), back)
-        labels = labels.astype(np.int64) if components > 1 else np.zeros(order.size, np.int64)  # takes no room
+        labels = labels.astype(np.int64) if components > 1 else np.broadcast_to(np.int64(0), order.size)
         return Walk(order, labels, int(components), int(widest) / (crow.size - 1))
     n = crow.size - 1
     zeros = not values.all()  # entries that are there but zero join nothing; to drop them writes into the indices

@@ -34,21 +34,26 @@ class Aggregation:
     ----------
     labels
         ``(n,)`` the aggregate of each node, in integers of any length.
-    weights
-        ``(n,)`` float64 entries of P, one a row.
+    fine
+        ``(n,)`` float64, the null vector on the finer graph. Its entries may share their room if they are all the same.
     coarse
         P^T L P in float64.
     vector
-        ``(aggregates,)`` the null vector on the coarse graph.
+        ``(aggregates,)`` the null vector on the coarse graph: the lengths of the finer one on the aggregates.
     alone
         The share of nodes that are aggregates by themselves: large where weights differ by orders of magnitude.
     """
 
     labels: Tensor
-    weights: Tensor
+    fine: Tensor
     coarse: SparseOperator
     vector: Tensor
     alone: float
+
+    @property
+    def weights(self) -> Tensor:
+        """``(n,)`` float64 entries of P, one a row."""
+        return self.fine / self.vector[self.labels.long()]
 
     def prolong(self, Z: Tensor, out: Tensor | None = None) -> Tensor:
         """Return P Z ``(n, s)``, written to ``out``, whose dtype may be another, if that is given."""
@@ -56,7 +61,7 @@ class Aggregation:
             out = empty(self.labels.numel(), Z.shape[1], dtype=Z.dtype, device=Z.device)
         kernel = compiled(_spread) if Z.device.type == "cpu" else None
         if kernel is not None:
-            kernel(self.labels.numpy(), self.weights.numpy(), Z.to(out.dtype).contiguous().numpy(), out.numpy())
+            kernel(*self._host(), Z.to(out.dtype).contiguous().numpy(), out.numpy())
             return out
         return out.copy_(Z[self.labels.long()] * self.weights.to(Z.dtype)[:, None])
 
@@ -64,24 +69,27 @@ class Aggregation:
         """Subtract P Z ``(n, s)`` from X, and return that."""
         kernel = compiled(_subtract) if X.device.type == "cpu" else None
         if kernel is not None and X.is_contiguous():
-            kernel(self.labels.numpy(), self.weights.numpy(), Z.to(X.dtype).contiguous().numpy(), X.numpy())
+            kernel(*self._host(), Z.to(X.dtype).contiguous().numpy(), X.numpy())
             return X
         return X.sub_(Z.to(X.dtype)[self.labels.long()] * self.weights.to(X.dtype)[:, None])
 
     def then(self, other: Aggregation) -> Aggregation:
         """Return this step and one of its coarse graph as one step."""
-        place = self.labels.long()
-        labels, weights = other.labels[place], self.weights * other.weights[place]
-        return Aggregation(labels, weights, other.coarse, other.vector, _share_alone(labels, other.coarse.n))
+        labels = other.labels[self.labels.long()]
+        return Aggregation(labels, self.fine, other.coarse, other.vector, _share_alone(labels, other.coarse.n))
 
     def restrict(self, X: Tensor) -> Tensor:
         """Return P^T X ``(aggregates, s)`` in float64."""
         total = torch.zeros(self.coarse.n, X.shape[1], dtype=torch.float64, device=X.device)
         kernel = compiled(_add) if X.device.type == "cpu" else None
         if kernel is not None:
-            kernel(self.labels.numpy(), self.weights.numpy(), X.contiguous().numpy(), total.numpy())
+            kernel(*self._host(), X.contiguous().numpy(), total.numpy())
             return total
         return total.index_add_(0, self.labels.long(), X * self.weights[:, None])
+
+    def _host(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return aggregates, and the null vectors whose ratios are the entries of P."""
+        return self.labels.numpy(), self.fine.numpy(), self.vector.numpy()
 
 
 def aggregate(L: SparseOperator, vector: Tensor, bound: float = 0.0) -> Aggregation:
@@ -100,14 +108,21 @@ def joined(L: SparseOperator, vector: Tensor, labels: np.ndarray, count: int) ->
     crow, col = L.host_indices()
     values = L.values.detach().cpu().numpy()
     v = vector.cpu().numpy()
-    sizes = np.sqrt(np.bincount(labels, weights=v**2, minlength=count))
-    weights = v / sizes[labels]
-    parts = (torch.from_numpy(part).to(L.device) for part in _joined_rows(crow, col, values, labels, weights, count))
+    sizes = _sizes(labels, v, count)
+    parts = (torch.from_numpy(part).to(L.device) for part in _joined_rows(crow, col, values, labels, v, sizes))
     coarse = SparseOperator(*parts, psd=L.psd)
     coarse.narrow(*L.gershgorin())  # the columns of P are orthonormal
     place = torch.from_numpy(labels).to(L.device)
-    own, vector = (torch.from_numpy(part).to(L.device) for part in (weights, sizes))
-    return Aggregation(place, own, coarse, vector, _share_alone(place, count))
+    return Aggregation(place, vector, coarse, torch.from_numpy(sizes).to(L.device), _share_alone(place, count))
+
+
+def _sizes(labels: np.ndarray, v: np.ndarray, count: int) -> np.ndarray:
+    """Return the length of v on each aggregate; compiled where numba is installed."""
+    kernel, total = compiled(_add_squares), np.zeros(count)
+    if kernel is not None:
+        kernel(labels, v, total)
+        return np.sqrt(total)
+    return np.sqrt(np.bincount(labels, weights=v**2, minlength=count))
 
 
 def _share_alone(labels: Tensor, count: int) -> float:
@@ -137,17 +152,19 @@ def _labels(crow: np.ndarray, col: np.ndarray, values: np.ndarray, bound: float)
 
 
 def _joined_rows(
-    crow: np.ndarray, col: np.ndarray, values: np.ndarray, labels: np.ndarray, weights: np.ndarray, count: int
+    crow: np.ndarray, col: np.ndarray, values: np.ndarray, labels: np.ndarray, v: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the rows of P^T L P; compiled where numba is installed."""
+    count = sizes.size
     few = compiled(_join_few) if count <= FEW else None
     if few is not None:
-        coarse = csr_array(few(crow, col, values, labels, weights, count))
+        coarse = csr_array(few(crow, col, values, labels, v, sizes))
         return coarse.indptr, coarse.indices, coarse.data
     kernel = compiled(_join)
-    if kernel is not None:
-        return kernel(crow, col, values, labels, weights, count, *arrays((col.size, col.dtype), (col.size, np.float64)))
+    if kernel is not None:  # in rooms whose pages come as they are touched: few of them are
+        return kernel(crow, col, values, labels, v, sizes, np.empty(col.size, col.dtype), np.empty(col.size))
     rows = np.repeat(np.arange(len(crow) - 1), np.diff(crow))
+    weights = v / sizes[labels]
     entries = values * weights[rows] * weights[col]
     coarse = csr_array(coo_array((entries, (labels[rows], labels[col])), shape=(count, count)))
     return coarse.indptr, coarse.indices, coarse.data
@@ -269,18 +286,18 @@ def _greedy(crow: Any, col: Any, values: Any, strong: float, bound: float, place
     return late, named
 
 
-def _join(crow: Any, col: Any, values: Any, labels: Any, weights: Any, count: int, met: Any, sums: Any) -> Any:
+def _join(crow: Any, col: Any, values: Any, labels: Any, v: Any, sizes: Any, met: Any, sums: Any) -> Any:
     """Add up the rows of each aggregate's nodes, then mirror what was found, so that columns ascend.
 
     ``met`` and ``sums`` are room for as many columns and sums as there are entries.
     """
-    n = len(crow) - 1
+    n, count = len(crow) - 1, sizes.size
     first = np.zeros(count + 1, dtype=np.int64)
     for i in range(n):
         first[labels[i] + 1] += 1
     for a in range(count):
         first[a + 1] += first[a]
-    nodes, filled = np.empty(n, dtype=np.int64), first.copy()
+    nodes, filled = np.empty(n, dtype=labels.dtype), first.copy()
     for i in range(n):
         nodes[filled[labels[i]]] = i
         filled[labels[i]] += 1
@@ -299,52 +316,61 @@ def _join(crow: Any, col: Any, values: Any, labels: Any, weights: Any, count: in
                     met[end] = b
                     sums[end] = 0.0
                     end += 1
-                sums[place[b]] += values[p] * weights[i] * weights[j]
+                sums[place[b]] += values[p] * v[i] * v[j]
         rows[a + 1] = end
     columns, entries, following = np.empty(end, dtype=col.dtype), np.empty(end), rows[:-1].copy()
     for a in range(count):
         for p in range(rows[a], rows[a + 1]):
             q = following[met[p]]
-            columns[q], entries[q] = a, sums[p]
+            columns[q], entries[q] = a, sums[p] / (sizes[a] * sizes[met[p]])
             following[met[p]] += 1
     return rows, columns, entries
 
 
-def _join_few(crow: Any, col: Any, values: Any, labels: Any, weights: Any, count: int) -> Any:
+def _join_few(crow: Any, col: Any, values: Any, labels: Any, v: Any, sizes: Any) -> Any:
     """Return P^T L P, which is dense: most entries of a row are in its own aggregate."""
-    total = np.zeros((count, count))
+    total = np.zeros((sizes.size, sizes.size))
     for i in range(len(crow) - 1):
         a, own = labels[i], 0.0
         for p in range(np.uint64(crow[i]), np.uint64(crow[i + 1])):
             j = col[p]
-            part = values[p] * weights[j]
+            part = values[p] * v[j]
             if labels[j] == a:
                 own += part
             else:
-                total[a, labels[j]] += weights[i] * part
-        total[a, a] += weights[i] * own
-    return total
+                total[a, labels[j]] += v[i] * part
+        total[a, a] += v[i] * own
+    return total / sizes / sizes[:, None]
 
 
-def _add(labels: Any, weights: Any, X: Any, total: Any) -> None:
+def _add_squares(labels: Any, v: Any, total: Any) -> None:
+    """Add the squares of v on each aggregate to ``total``."""
+    for i in range(labels.size):
+        total[labels[i]] += v[i] * v[i]
+
+
+def _add(labels: Any, v: Any, sizes: Any, X: Any, total: Any) -> None:
     """Add P^T X to ``total``."""
     for i in range(labels.size):
-        a, w = labels[i], weights[i]
+        a = labels[i]
+        w = v[i] / sizes[a]
         for j in range(X.shape[1]):
             total[a, j] += w * X[i, j]
 
 
-def _spread(labels: Any, weights: Any, Z: Any, X: Any) -> None:
+def _spread(labels: Any, v: Any, sizes: Any, Z: Any, X: Any) -> None:
     """Write P Z to X."""
     for i in range(labels.size):
-        a, w = labels[i], X.dtype.type(weights[i])
+        a = labels[i]
+        w = X.dtype.type(v[i] / sizes[a])
         for j in range(Z.shape[1]):
             X[i, j] = w * Z[a, j]
 
 
-def _subtract(labels: Any, weights: Any, Z: Any, X: Any) -> None:
+def _subtract(labels: Any, v: Any, sizes: Any, Z: Any, X: Any) -> None:
     """Subtract P Z from X."""
     for i in range(labels.size):
-        a, w = labels[i], X.dtype.type(weights[i])
+        a = labels[i]
+        w = X.dtype.type(v[i] / sizes[a])
         for j in range(X.shape[1]):
             X[i, j] -= w * Z[a, j]
