@@ -58,3 +58,10 @@ def test_small_whole_numbers(entry, whole):
     dense = np.array([[3.0, entry], [entry, 4.0]])
     assert row_passes.look(*parts(dense), EPS).whole == whole
     assert row_passes.look(*parts(dense.astype(np.float32)), EPS).whole == whole
+
+
+def test_a_diagonal_whose_entries_add_up_to_more_is_not_small():
+    crow, col = np.array([0, 2, 3], np.int32), np.array([0, 0, 1], np.int32)
+    assert row_passes.look(crow, col, np.array([60.0, 60.0, 1.0]), EPS).whole
+    assert not row_passes.look(crow, col, np.array([100.0, 100.0, 1.0]), EPS).whole
+    assert col.tolist() == [0, 0, 1]  # entries at the same place stay where they are

@@ -81,8 +81,11 @@ def test_small_whole_numbers_are_kept_in_a_byte():
         assert (other.to_scipy() != L.to_scipy()).nnz == 0
         assert torch.equal(other.diagonal().double(), L.diagonal())
         assert [float(bound) for bound in other.gershgorin()] == [float(bound) for bound in L.gershgorin()]
+    L.diagonal().zero_()  # a copy
+    assert torch.equal(L.diagonal(), L.to_dense().diagonal())
     L.values[3] = 0.5
     assert L.single().values.dtype == torch.float32
+    assert torch.equal(L.diagonal(), L.to_dense().diagonal())
 
 
 @needs_numba

@@ -21,8 +21,8 @@ ROUNDING = 8.0
 class Rows(NamedTuple):
     """What a pass tells of a matrix.
 
-    The diagonal, Gershgorin's bounds, whether all entries are small whole numbers, which rows add up to zero, and
-    whether an entry off the diagonal is positive.
+    The diagonal, Gershgorin's bounds, whether all entries are small whole numbers, as are those of the diagonal where
+    they are sums, which rows add up to zero, and whether an entry off the diagonal is positive.
     """
 
     diagonal: np.ndarray
@@ -38,13 +38,13 @@ def look(crow: np.ndarray, col: np.ndarray, values: np.ndarray, eps: float) -> R
     kernel = compiled(_look)
     if kernel is not None:
         return Rows(*kernel(crow, col, values, ROUNDING, eps))
-    n = crow.size - 1
-    L = csr_array((values.astype(np.float64), col, crow), shape=(n, n), copy=False)
+    n, values = crow.size - 1, values.astype(np.float64)
+    L, sizes = (csr_array((data, col, crow), shape=(n, n), copy=False) for data in (values, np.abs(values)))
     diagonal = L.diagonal()
-    radius = abs(L) @ np.ones(n) - np.abs(diagonal)
+    radius = sizes @ np.ones(n) - sizes.diagonal()
     low, high = float((diagonal - radius).min()), float((diagonal + radius).max())
-    whole = bool(((np.abs(values) <= SMALL) & (np.floor(values) == values)).all())
-    return Rows(diagonal, low, high, whole, *null_rows(crow, col, L.data, np.ones(n), eps))
+    whole = bool(((np.abs(values) <= SMALL) & (np.floor(values) == values)).all() and (np.abs(diagonal) <= SMALL).all())
+    return Rows(diagonal, low, high, whole, *null_rows(crow, col, values, np.ones(n), eps))
 
 
 def null_rows(
@@ -58,8 +58,9 @@ def null_rows(
     if kernel is not None:
         return kernel(crow, col, values, x, ROUNDING, eps)
     n = crow.size - 1
-    L = csr_array((values, col, crow), shape=(n, n), copy=False)
-    within = np.abs(L @ x) <= (ROUNDING + np.diff(crow)) * eps * (abs(L) @ x)
+    # Not abs(L), which would join entries at the same place in the matrix's own arrays.
+    L, sizes = (csr_array((data, col, crow), shape=(n, n), copy=False) for data in (values, np.abs(values)))
+    within = np.abs(L @ x) <= (ROUNDING + np.diff(crow)) * eps * (sizes @ x)
     rows = np.repeat(np.arange(n), np.diff(crow))
     return within, bool(((values > 0) & (rows != col)).any())
 
@@ -79,6 +80,7 @@ def _look(crow: Any, col: Any, values: Any, slack: float, eps: float) -> Any:
                 radius += abs(values[p])
                 positive = positive or values[p] > 0
         diagonal[i] = own
+        whole = whole and abs(own) <= SMALL
         low, high = min(low, own - radius), max(high, own + radius)
         flat[i] = abs(own + others) <= (slack + crow[i + 1] - crow[i]) * eps * (abs(own) + radius)
     return diagonal, low, high, whole, flat, positive

@@ -30,8 +30,8 @@ WHOLE = torch.int8
 class _Seen(NamedTuple):
     """What a pass over the rows tells of one version of the values.
 
-    The diagonal, bounds of the spectrum, and on the host whether all entries are small whole numbers, which rows add up
-    to zero, and whether an entry off the diagonal is positive.
+    The diagonal, kept as ``WHOLE`` where that holds it, bounds of the spectrum, and on the host whether all entries are
+    small whole numbers, which rows add up to zero, and whether an entry off the diagonal is positive.
     """
 
     version: int
@@ -189,7 +189,7 @@ class SparseOperator(Operator):
 
     def diagonal(self) -> Tensor:
         """Return the diagonal, ``(n,)``."""
-        return self._look().diagonal.clone()
+        return self._look().diagonal.to(self.dtype, copy=True)
 
     def gershgorin(self) -> tuple[Tensor, Tensor]:
         """Return Gershgorin's lower and upper bound; computed once where no gradient passes."""
@@ -202,8 +202,8 @@ class SparseOperator(Operator):
         whole, flat = False, None
         if self._on_host:
             found = look(*self.host_indices(), self._host_values(), float(torch.finfo(self.dtype).eps))
-            diagonal, whole = torch.from_numpy(found.diagonal).to(self.dtype), found.whole
-            flat = found.flat, found.positive
+            whole, flat = found.whole, (found.flat, found.positive)
+            diagonal = torch.from_numpy(found.diagonal).to(WHOLE if whole else self.dtype)
             low, high = (torch.tensor(bound, dtype=self.dtype) for bound in (found.low, found.high))
         else:
             on = self.row == self.col
@@ -274,8 +274,9 @@ class SparseOperator(Operator):
         """Take over what is known of another operator of the same spectrum, of the same nodes or those in an order."""
         seen = other._seen
         if seen is not None and seen.version == other.version:
-            diagonal = seen.diagonal if order is None else seen.diagonal[order]
-            diagonal, low, high = (part.detach().to(self.dtype) for part in (diagonal, seen.low, seen.high))
+            diagonal = seen.diagonal if order is None else seen.diagonal[order.long()]
+            diagonal = diagonal.detach().to(WHOLE if seen.whole else self.dtype)
+            low, high = (bound.detach().to(self.dtype) for bound in (seen.low, seen.high))
             self._seen = _Seen(self.version, diagonal, low, high, seen.whole)
 
     def to_dense(self) -> Tensor:
