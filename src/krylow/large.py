@@ -35,7 +35,7 @@ from krylow.start.communities import community_block
 from krylow.start.gaussian import gaussian
 
 #: Least guards of a block whose errors a coarser graph corrects.
-GUARDS = 3
+GUARDS = 1
 
 
 def is_large(L: Operator, k: int) -> bool:

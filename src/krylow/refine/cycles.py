@@ -162,8 +162,8 @@ def _look(
 
     Sets the block's frequencies and leakage, which are those of the Ritz vectors.
     """
-    G = block.smooth(degree, low, inner)  # of the former block and this one
     trim(block.X)
+    G = block.smooth(degree, low, inner)  # of the former block and this one
     made = block.multiplied(D, tol, level.restrict)
     assert made.restricted is not None
     S = gram(block.X, block.X)
@@ -176,7 +176,18 @@ def _look(
     high_part = _high_part(block, degree, low, G @ C, inner)
     raw = level.restrict(block.X)
     rho = (made.restricted @ C).addcmul_(raw @ C, theta, value=-1)
-    made = made._replace(restricted=None)  # which is large
+    within = torch.cholesky_solve(made.H, R, upper=True)  # L X in the basis X
+    # A difference of sums is exact enough while little is asked for, and else the sums are those of differences.
+    if made.squares is None:
+        residuals, blur = residual_gram(block.X, made.LX, within), torch.zeros_like(theta)
+    else:
+        residuals = made.squares - made.H @ within
+        blur = BLUR * torch.finfo(block.X.dtype).eps * (C.mT @ made.squares @ C).diagonal()
+    residuals = C.mT @ residuals @ C
+    block.residuals = (residuals.diagonal().clamp(min=0) + blur).sqrt().cpu() + made.rounding
+    rounding = made.rounding
+    del made  # what is large of it
+    block.rest()
     below = coarse.theta.cpu()
     live = (block.theta > 1e-9 * block.high) & (below > 1e-9 * block.high)
     live[k:] = False
@@ -188,20 +199,11 @@ def _look(
     block.leakage = (high_part.square() + low_part.square()).sqrt().clamp(max=1)
     low_coupling = (rho.mT @ Z).cpu()
     # The residuals that no coarser vector sees, over the frequency at which they are as large as what leaks there.
-    within = torch.cholesky_solve(made.H, R, upper=True)  # L X in the basis X
-    # A difference of sums is exact enough while little is asked for, and else the sums are those of differences.
-    if made.squares is None:
-        residuals, blur = residual_gram(block.X, made.LX, within), torch.zeros_like(theta)
-    else:
-        residuals = made.squares - made.H @ within
-        blur = BLUR * torch.finfo(block.X.dtype).eps * (C.mT @ made.squares @ C).diagonal()
-    residuals = C.mT @ residuals @ C
-    block.residuals = (residuals.diagonal().clamp(min=0) + blur).sqrt().cpu() + made.rounding
     unseen = (residuals - rho.mT @ rho).cpu()
     at = (unseen.diagonal().clamp(min=0).sqrt() / high_part).clamp(low, block.high).sqrt()
     coupling = (low_coupling + low_coupling.mT) / 2 + unseen / at / at[:, None]
     shifts = coupling.diagonal().clamp(min=0)
-    noise = made.rounding + OVERLAP * block.high * block.noise**2
+    noise = rounding + OVERLAP * block.high * block.noise**2
     mixing = block.mixed(coupling.abs() + noise, DOUBTED * shifts + noise, block.theta - shifts)
     return Look(C, back, S, raw, Z, mixing, float(shifts[:k].sum()))
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from krylow._memory import empty
+from krylow._memory import PAGE, discard, empty, trim
 from krylow.linalg.components import NullSpace
 from krylow.linalg.row_blocks import (
     exact_gram,
@@ -80,8 +80,7 @@ class FilteredBlock:
         :meth:`finish`.
     fine
         Whether the error is to be so small that products have to be those with the columns that a filter starts from.
-    line
-        Then about half of the columns are filtered at a time, a multiple of this number: their room is the buffer's.
+        Then about half of the columns are filtered at a time: their room is the buffer's.
 
     Attributes
     ----------
@@ -112,12 +111,11 @@ class FilteredBlock:
         orthonormal: bool = False,
         beside: NullSpace | None = None,
         fine: bool = False,
-        line: int = LINE,
     ) -> None:
         self.L, self.high, self.beside = L, high, beside
         self.lowest = float(L.gershgorin()[0])
         self.X, s = X if orthonormal else orthonormalize_(self._apart_(X)), X.shape[1]
-        self._half = -(-s // (2 * line)) * line
+        self._half = -(-s // (2 * LINE)) * LINE
         width = max(s, 2 * self._half) if fine else s
         self._spare = empty(X.shape[0], width, dtype=X.dtype, device=X.device)
         self.fine = fine
@@ -319,6 +317,11 @@ class FilteredBlock:
         first, second = (self._spare.view(-1)[i * size : (i + 1) * size].view(n, width) for i in range(2))
         return first, second
 
+    def rest(self) -> None:
+        """Give the pages of a large buffer back while other work needs room; what it holds is lost."""
+        if self._spare.device.type == "cpu" and self._spare.nbytes >= PAGE:
+            discard(self._spare.numpy())
+
     def _apart_(self, X: Tensor) -> Tensor:
         """Take the known null vectors, which grow from rounding the most, out of X in place; return it."""
         return X if self.beside is None else self.beside.remove_(X)
@@ -392,6 +395,7 @@ class FilteredBlock:
         """
         self._spare = self.X.new_empty(0)
         X, self.X = self.X, self.X.new_empty(0, self.X.shape[1])
+        trim(X)
         C = torch.eye(X.shape[1], dtype=torch.float64, device=X.device) if self.turn is None else self.turn
         R, failed = torch.linalg.cholesky_ex(C.mT @ exact_gram(X) @ C, upper=True)
         if not int(failed):

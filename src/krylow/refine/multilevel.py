@@ -17,7 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from krylow._memory import PAGE, empty, trim
+from krylow._memory import empty, trim
 from krylow.operators import Operator, SparseOperator
 from krylow.refine.chebyshev import (
     DOUBT,
@@ -30,7 +30,7 @@ from krylow.refine.chebyshev import (
 )
 from krylow.refine.coarsest import FACTORISED, Coarsest, solve_coarsest
 from krylow.refine.cycles import SMOOTH_CUT, run_cycles
-from krylow.refine.filtered import LINE, FilteredBlock, block_width
+from krylow.refine.filtered import FilteredBlock, block_width
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz
 from krylow.refine.spectrum import single, spectrum_top
@@ -45,8 +45,6 @@ LEAST_COARSE = 11
 SMALL, MANY, TWICE_COARSE = 0.125, FACTORISED, 30
 #: Where the coarsest graph's last frequency is not above its k-th by this factor, so many more are found, so often.
 CLOSE, WIDER, TIMES_WIDER = 1.05, 8, 2
-#: Least columns that are filtered together where a block is large: half a line of the cache takes longer, in less room.
-NARROW = 8
 #: The coarser answer is asked for this part of the error, or for this one if that is less, but for no less than that.
 COARSER, COARSE_ENOUGH, LEAST_ASKED = 0.1, 1e-4, 1e-9
 #: Most passes of Chebyshev sweeps over a coarser graph.
@@ -124,9 +122,10 @@ def _solve(
             single(C) if tol >= 1e-8 else C, C, level.vector, k, width, ask, COARSE_PASSES * width, generator, None
         )
         coarse = Coarsest(found.theta[:width], found.turned()[:, :width])
-    X = level.prolong(coarse.V, empty(A.n, width, dtype=A.dtype, device=A.device))
+    X = empty(A.n, width, dtype=A.dtype, device=A.device)
     trim(X)  # of what aggregates and factors took
-    block = FilteredBlock(A, X, high, orthonormal=True, fine=fine, line=LINE if X.nbytes < PAGE else NARROW)
+    level.prolong(coarse.V, X)
+    block = FilteredBlock(A, X, high, orthonormal=True)
     outcome = run_cycles(block, D, level, coarse, k, tol=tol, max_products=max_products, watch=watch)
     if outcome is not None:
         return block, outcome
