@@ -104,8 +104,7 @@ def null_space(L: Operator, known: tuple[np.ndarray, int] | None = None) -> Null
 
 def _null_space(L: SparseOperator, labels: np.ndarray, components: int) -> NullSpace:
     device = L.device
-    u, null = np.zeros(L.n), np.zeros(components, dtype=bool)
-    positive = True
+    u, null, positive = np.zeros(1), np.zeros(components, dtype=bool), True
     for candidate in _candidates(L):
         within, positive = L.null_rows(candidate)
         if components == 1 and within.all():  # the usual case, without room for what many components need

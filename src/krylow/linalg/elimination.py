@@ -91,10 +91,12 @@ class Condensed:
         if self.M is None or not self.matrix.data.all():
             return None
         own, count = components_of_rows(self.S.indptr, self.S.indices)
-        labels = np.zeros(self.matrix.shape[0], np.int64)
-        if count > 1:
-            labels[self.nodes] = own
-            loop(elimination_kernels.inherit)(self._pieces[0], labels)
+        n = self.matrix.shape[0]
+        if count == 1:
+            return np.broadcast_to(own[:1], n), 1  # takes no room
+        labels = np.empty(n, np.int64)
+        labels[self.nodes] = own
+        loop(elimination_kernels.inherit)(self._pieces[0], labels)
         return labels, count
 
     @cached_property
