@@ -50,6 +50,8 @@ def test_the_core_is_the_schur_complement_with_its_mass(slowest, weighted):
     X = core.extend(Y)
     np.testing.assert_allclose(X[C], Y)
     np.testing.assert_allclose(X[T], onto @ Y, rtol=0, atol=1e-12)
+    ones = np.broadcast_to(np.ones(1), (L.shape[0], 2))
+    np.testing.assert_array_equal(core.extend(Y, ones), np.concatenate([ones, X], axis=1))
 
 
 @pytest.mark.parametrize("light", [0, 40])
@@ -63,6 +65,7 @@ def test_solves_are_those_of_the_whole(slowest, light, monkeypatch):
     X = np.random.default_rng(0).standard_normal((L.shape[0], 4))
     expected = np.linalg.solve(L.toarray() + shift * np.eye(L.shape[0]), X)
     np.testing.assert_allclose(core.solve(factor, X), expected, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(core.solve(factor, X, np.full_like(X, np.nan)), expected, rtol=0, atol=1e-11)
     y = X[: core.nodes.size, 0]
     np.testing.assert_allclose(factor.solve(y), np.linalg.solve(core.S.toarray(), y), rtol=0, atol=1e-11)
     rounded = factor.solve(X[: core.nodes.size].astype(np.float32))

@@ -121,20 +121,27 @@ class Condensed:
         loop(elimination_kernels.up)(order, coefficients, sums)
         return float(sums.max())
 
-    def extend(self, Y: np.ndarray) -> np.ndarray:
-        """Return E Y, ``(n, s)``, of a block ``(c, s)`` on the core: with Y orthonormal for M, orthonormal."""
+    def extend(self, Y: np.ndarray, beside: np.ndarray | None = None) -> np.ndarray:
+        """Return E Y, ``(n, s)``, of a block ``(c, s)`` on the core: with Y orthonormal for M, orthonormal.
+
+        Columns ``beside`` it, ``(n, d)``, come before it as they are.
+        """
+        first = 0 if beside is None else beside.shape[1]
         if self.M is None:
-            return Y
-        (X,) = arrays(((self.matrix.shape[0], Y.shape[1]), np.float64))
-        X[self.nodes] = Y
+            return Y if beside is None else np.concatenate([beside, Y], axis=1)
+        (X,) = arrays(((self.matrix.shape[0], first + Y.shape[1]), np.float64))
+        X[self.nodes, :first] = 0.0
+        X[self.nodes, first:] = Y
         loop(elimination_kernels.extend)(*self._pieces, X)
+        if beside is not None:
+            X[:, :first] = beside
         return X
 
-    def solve(self, factor: Factor, X: np.ndarray) -> np.ndarray:
-        """Return the solution for a block ``(n, s)``, with a factor of S."""
+    def solve(self, factor: Factor, X: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Return the solution for a block ``(n, s)``, with a factor of S; it may take the room of ``out``."""
         if self.M is None:
             return factor.solve(X)
-        (Z,) = arrays((X.shape, np.float64))
+        (Z,) = arrays((X.shape, np.float64)) if out is None else (out,)
         Z[:] = X
         loop(elimination_kernels.down)(*self._pieces, Z)
         for columns in (Z[:, j : j + AT_A_TIME] for j in range(0, Z.shape[1], AT_A_TIME)):

@@ -25,11 +25,12 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
+from krylow._memory import discard
 from krylow.linalg.components import NullSpace
 from krylow.linalg.elimination import Condensed, Factor, condense
 from krylow.linalg.fill import pattern_fill, refuse
 from krylow.operators import SparseOperator
-from krylow.refine.extended import Found, Problem, extended, judged, polished
+from krylow.refine.extended import Found, Problem, settled
 from krylow.refine.inverse_lanczos import InverseLanczos
 from krylow.refine.ritz import Evidence, Ritz
 
@@ -88,7 +89,7 @@ def condensed_inverse(
         Of the starts.
     """
     seed = 0 if generator is None else int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
-    basis = np.zeros((L.n, 0)) if null is None else null.basis().cpu().numpy()
+    basis = np.zeros((L.n, 0)) if null is None else _columns(null)
     norm = max(abs(float(bound)) for bound in L.detach().gershgorin())
     core = condense(_matrix(L), shift, 0.0) if shift else core_of(L)
     coarsest, slowest, left = core.slowest, core.slowest, max_products
@@ -100,7 +101,8 @@ def condensed_inverse(
         found = _run(problem, basis_size, np.random.default_rng(seed))
         left = problem.most
         if found is not None:
-            return _conclude(L, problem, found)
+            del factor, problem  # spent before there are vectors of the whole graph
+            return _conclude(L, k, core, basis, found)
         slowest = slowest / FINER if slowest == coarsest else 0.0
         core = condense(_matrix(L), shift, slowest)
 
@@ -126,6 +128,12 @@ def _matrix(L: SparseOperator) -> Any:
     return csr_array((L.values.detach().cpu().double().numpy(), col, crow), shape=(L.n, L.n))
 
 
+def _columns(null: NullSpace) -> np.ndarray:
+    """Return the null vectors as columns ``(n, d)``, which take no room where all entries are the same."""
+    columns = null.vector[:, None] if null.components == 1 else null.basis()
+    return np.asarray(columns[:, : null.count].cpu())
+
+
 def _held(core: Condensed, null: NullSpace | None) -> Any:
     """Return S with one node of each component that has a null vector held, so that it is definite."""
     if null is None:
@@ -134,11 +142,12 @@ def _held(core: Condensed, null: NullSpace | None) -> Any:
         component = first = np.zeros(1, np.int64)
     else:
         component, first = np.unique(null.labels.cpu().numpy()[core.nodes], return_index=True)
-    diagonal = core.S.diagonal()
-    diagonal[first[component < null.count]] += max(float(diagonal.mean()), np.finfo(np.float64).tiny)
-    S = core.S.copy()
-    S.setdiag(diagonal)
-    return S
+    data, rows, columns = core.S.data.copy(), core.S.indptr, core.S.indices
+    added = max(float(core.S.diagonal().mean()), np.finfo(np.float64).tiny)
+    for node in first[component < null.count]:
+        row = slice(rows[node], rows[node + 1])
+        data[row][columns[row] == node] += added
+    return csr_array((data, columns, rows), shape=core.S.shape)
 
 
 def _run(problem: Problem, size: int, rng: np.random.Generator) -> Found | None:
@@ -164,11 +173,7 @@ def _run(problem: Problem, size: int, rng: np.random.Generator) -> Found | None:
             lanczos.start(overlooked)
             starts, least = 1 + overlooked, PROBE + 2 * lanczos.waiting
             continue
-        vectors = lanczos.advanced(Y[:, : wanted + 1])
-        if core.M is None:
-            found: Found | None = judged(problem, vectors, values, residuals)
-        else:
-            found = extended(problem, vectors, values, residuals) or polished(problem, vectors, values)
+        found = settled(problem, lanczos.advanced(Y[:, : wanted + 1]), values, residuals)
         if found is None:
             return None
         if factor.light:
@@ -177,6 +182,7 @@ def _run(problem: Problem, size: int, rng: np.random.Generator) -> Found | None:
             missed = int((np.abs(values[:wanted] - before) > SAME * values[:wanted]).any())
             before = values[:wanted].copy()
         if not missed:
+            discard(lanczos.rows)  # the heap would keep their room beside that of the whole graph's vectors
             return found
         missed = min(missed, MOST_STARTS - lanczos.waiting, wanted + 2 - starts)
         if missed <= 0 or problem.most <= 0:
@@ -245,18 +251,18 @@ def _counted(problem: Problem, found: Found) -> tuple[int, Found]:
     return missed, replace(found, error=math.inf)
 
 
-def _conclude(L: SparseOperator, problem: Problem, found: Found) -> Ritz:
-    """Return the Ritz pairs in L's dtype, with the evidence for them."""
-    k, wanted, shift = problem.k, problem.wanted, problem.core.shift
+def _conclude(L: SparseOperator, k: int, core: Condensed, null: np.ndarray, found: Found) -> Ritz:
+    """Return the Ritz pairs of the whole graph in L's dtype, with the evidence for them."""
+    wanted, shift = k - null.shape[1], core.shift
     following = float(found.frequencies[wanted]) - shift
     if found.of_L is not None:
         zero = np.zeros(k - wanted)
         theta, residuals = (np.concatenate([zero, part]) for part in (found.frequencies[:wanted], found.of_L))
-        X = torch.from_numpy(found.X)
+        X = torch.from_numpy(found.X if len(found.X) == L.n else core.extend(found.X, null))
         pairs = Ritz(torch.from_numpy(theta), X, torch.from_numpy(residuals))
     else:
         D = L.double()
-        X = torch.from_numpy(np.concatenate([problem.null, found.X[:, :wanted]], axis=1)).to(D.device)
+        X = torch.from_numpy(np.concatenate([null, found.X[:, :wanted]], axis=1)).to(D.device)
         LX = D @ X
         values, W = torch.linalg.eigh(X.mT @ LX)  # X is orthonormal
         X, LX = X @ W, LX @ W

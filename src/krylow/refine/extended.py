@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
+import torch
 
-from krylow._memory import arrays
+from krylow._memory import arrays, trim
 from krylow.linalg.elimination import Condensed, Factor
 
 #: Most steps of inverse iteration, the part of the error that one has to leave at most, and the part of
@@ -60,7 +61,7 @@ class Found:
     Attributes
     ----------
     X
-        ``(n, s)`` vectors of the whole graph.
+        ``(n, s)`` vectors of the whole graph, or ``(c, s)`` those of its core that are still to be extended.
     frequencies
         ``(s,)`` of L + shift I, ascending, and at least one more than are wanted.
     values, residuals
@@ -72,7 +73,7 @@ class Found:
     floor
         A number of L + shift I below which there are the wanted frequencies and no other, by count; None: not counted.
     of_L
-        Residual norms of L; X then holds the null vectors and the wanted ones, and nothing else.
+        Residual norms of L; X then holds the null vectors and the wanted ones, or on the core these alone.
     """
 
     X: np.ndarray
@@ -97,8 +98,21 @@ def judged(problem: Problem, X: np.ndarray, values: np.ndarray, residuals: np.nd
     return Found(X, 1 / values, values, residuals, error, apart)
 
 
-def extended(problem: Problem, Y: np.ndarray, values: np.ndarray, residuals: np.ndarray) -> Found | None:
-    r"""Extend vectors of the core to the whole graph; None where nothing tells that this is good enough.
+def settled(problem: Problem, Y: np.ndarray, values: np.ndarray, residuals: np.ndarray) -> Found | None:
+    """Return vectors of the core as they are where their extension is good enough, else improved; None: not enough."""
+    if problem.core.M is None:
+        return judged(problem, Y, values, residuals)
+    found = believed(problem, Y, values, residuals)
+    if found is not None:
+        return found
+    X = problem.core.extend(Y)
+    del Y
+    trim(torch.from_numpy(X))  # another block like this one follows
+    return polished(problem, X, values)
+
+
+def believed(problem: Problem, Y: np.ndarray, values: np.ndarray, residuals: np.ndarray) -> Found | None:
+    r"""Return vectors of the core with the bound for their extension; None where that is not known to be good enough.
 
     ``values`` and ``residuals`` are those of the vectors of which Y is the product with K, the inverse on the core.
     With r such a residual, $L^{-1} E y - \nu E y$ is $E r$ and $L_{TT}^{-1} (E y)_T$, whose norm is at most the reach:
@@ -111,21 +125,19 @@ def extended(problem: Problem, Y: np.ndarray, values: np.ndarray, residuals: np.
         found = judged(problem, Y, values, residuals[: wanted + 1] + core.reach)
     if not found.error <= POLISHED * problem.tol:
         return None
-    Y = Y[:, :wanted]
     SY = core.S @ Y  # L E y, which is zero beside the core
     theta = np.einsum("ij,ij->j", Y, SY)
     of_L = np.sqrt(np.maximum(0, np.einsum("ij,ij->j", SY, SY) - theta**2))
-    X = core.extend(np.concatenate([problem.null[core.nodes], Y], axis=1))
-    X[:, : problem.null.shape[1]] = problem.null
-    return replace(found, X=X, frequencies=np.append(theta, 1 / values[wanted]), of_L=of_L)
+    theta[wanted] = 1 / values[wanted]
+    return replace(found, X=Y[:, :wanted], frequencies=theta, of_L=of_L[:wanted])
 
 
-def polished(problem: Problem, Y: np.ndarray, values: np.ndarray) -> Found | None:
-    """Extend vectors of the core to the whole graph and improve them by the inverse; None where that is not enough."""
+def polished(problem: Problem, X: np.ndarray, values: np.ndarray) -> Found | None:
+    """Improve vectors of the whole graph, which are written over, by the inverse; None where that is not enough."""
     core = problem.core
-    X, scale, last = core.extend(Y), values[: Y.shape[1]], math.inf
+    scale, last, Z = values[: X.shape[1]], math.inf, None
     for _ in range(POLISH):
-        Z = core.solve(problem.factor, X)
+        Z = core.solve(problem.factor, X, Z)
         problem.most -= X.shape[1]
         inner, gram = _products(X, Z, problem.null, scale)
         inverse = (inner * scale + (inner * scale).T) / 2  # the inverse in the basis X
@@ -140,21 +152,27 @@ def polished(problem: Problem, Y: np.ndarray, values: np.ndarray) -> Found | Non
             # L Z is X over the scale: no product is needed for the residuals of L
             squares = ((W / scale[:, None]) ** 2).sum(0) - 2 * theta * (W * (stiff @ W)).sum(0) + theta**2
             of_L = np.sqrt(np.maximum(0, squares))
-            del X  # two blocks at a time are enough
-            return replace(before, X=_rotated(Z, W, problem), frequencies=theta, of_L=of_L[: problem.wanted])
+            return replace(before, X=_rotated(Z, W, problem, X), frequencies=theta, of_L=of_L[: problem.wanted])
         if before.error > PAYS * last:
             break
-        X, scale, last = Z @ W, 1 / theta, before.error
+        for part in _parts(Z):  # two blocks at a time are enough
+            np.matmul(Z[part], W, out=X[part])
+        scale, last = 1 / theta, before.error
     return None
 
 
 def _products(X: np.ndarray, Z: np.ndarray, null: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Remove null vectors from Z, divide it by the scale, and return X^T Z and Z^T Z; by parts that fit the cache."""
+    """Remove null vectors from Z, divide it by the scale, and return X^T Z and Z^T Z; by parts that fit the cache.
+
+    Entries of the null vectors may share their room, which no product by BLAS takes: parts of them are copied.
+    """
     inner, gram = np.zeros((2, Z.shape[1], Z.shape[1]))
-    along = null.T @ Z
+    along = np.zeros((null.shape[1], Z.shape[1]))
+    for part in _parts(Z):
+        along += np.ascontiguousarray(null[part]).T @ Z[part]
     for part in _parts(Z):
         z = Z[part]
-        z -= null[part] @ along
+        z -= np.ascontiguousarray(null[part]) @ along
         z /= scale  # so that its columns are about of length 1
         inner += X[part].T @ z
         gram += z.T @ z
@@ -167,10 +185,13 @@ def _parts(Z: np.ndarray) -> Iterator[slice]:
     return (slice(start, start + rows) for start in range(0, len(Z), rows))
 
 
-def _rotated(Z: np.ndarray, W: np.ndarray, problem: Problem) -> np.ndarray:
-    """Return the null vectors and the wanted ones of Z W side by side."""
-    first = problem.null.shape[1]
-    (X,) = arrays(((len(Z), problem.k), np.float64))
+def _rotated(Z: np.ndarray, W: np.ndarray, problem: Problem, room: np.ndarray) -> np.ndarray:
+    """Return the null vectors and the wanted ones of Z W side by side, in the room of a spent block if they fit."""
+    first, shape = problem.null.shape[1], (len(Z), problem.k)
+    if problem.k <= room.shape[1]:
+        X = room.ravel()[: math.prod(shape)].reshape(shape)
+    else:
+        (X,) = arrays((shape, np.float64))
     X[:, :first] = problem.null
     for part in _parts(Z):
         X[part, first:] = Z[part] @ W[:, : problem.wanted]
