@@ -17,7 +17,9 @@ AHEAD, LINE = 12, 8
 #: How far above 1 rounding may take weights on neighbours, and by how much it may change a sum of such numbers.
 SLACK, ROUNDED = 1e-9, 1e-4
 
-#: What is known of an entry while nodes are eliminated, in half a line of the cache, and of a node.
+#: What is known of an entry while nodes are eliminated, in half a line of the cache, and of a node. One that is gone
+#: keeps there what is returned of it: its pivot, its weights on its neighbours a and b in place of its mass and of what
+#: hung on it, and these two as -1 - a and b in place of its degree and of whether it waits.
 ENTRY = np.dtype(
     [("neighbor", "i4"), ("twin", "i4"), ("deep", "f4"), ("held", "f4"), ("weight", "f8"), ("shared", "f8")]
 )
@@ -28,9 +30,7 @@ NODE = np.dtype(
         ("own", "f4"),
         ("hung", "f4"),
         ("degree", "i4"),
-        ("queued", "?"),
-        ("gone", "?"),
-        ("", "i2"),
+        ("queued", "i4"),
     ]
 )
 
@@ -70,10 +70,16 @@ class Eliminated(NamedTuple):
 
 def eliminated(crow: Any, col: Any, values: Any, shift: float, slowest: float, widest: int) -> Eliminated:
     """Return what :func:`eliminate`, compiled, makes of a matrix, in room of large pages."""
-    n, entries = crow.size - 1, col.size
-    *rooms, met = arrays((n, NODE), (n + 1, np.int32), (n, np.int32), (n, np.int32), (entries, ENTRY))
-    kept = arrays(((n, 3), np.int32), ((n, 3), np.float64))
-    return Eliminated(*loop(eliminate)(crow, col, values, shift, slowest, widest, met, *rooms, *kept))
+    n = crow.size - 1
+    nodes_met, *numbers = arrays((n, NODE), (n + 1, np.int32), (n, np.int32), (n, np.int32))
+    other = nodes_met.view(np.float64).reshape(n, 4)[:, 2]
+    (met,) = arrays((col.size, ENTRY))
+    found = loop(eliminate)(crow, col, values, shift, slowest, widest, met, nodes_met, other, *numbers)
+    symmetric, count, *core = found
+    del met  # the most room by far
+    order, coefficients = arrays(((count, 3), np.int32), ((count, 3), np.float64))
+    loop(gather)(nodes_met, other, numbers[-1], order, coefficients)
+    return Eliminated(symmetric, order, coefficients, *core)
 
 
 def eliminate(
@@ -85,11 +91,10 @@ def eliminate(
     widest: int,
     met: Any,
     nodes_met: Any,
+    other: Any,
     first: Any,
     following: Any,
     stack: Any,
-    order: Any,
-    coefficients: Any,
 ) -> Any:
     """Eliminate nodes of at most two neighbours from L + shift I, and carry the mass of their pieces over.
 
@@ -104,14 +109,16 @@ def eliminate(
         which is about one over its lowest frequency with the ends held.
     widest
         A node between two nodes that both have more entries than this is left.
-    met, nodes_met, first, following, stack, order, coefficients
-        Room of any content for what is known of entries off the diagonal and of nodes, for where these entries begin in
-        each row, for numbers of nodes, and for what is returned. Room that is not needed is not touched.
+    met, nodes_met, other, first, following, stack
+        Room of any content for what is known of entries off the diagonal and of nodes, the room of ``own`` and
+        ``hung`` of these as one number, room for where these entries begin in each row, and for numbers of nodes.
+        Room that is not needed is not touched.
 
     Returns
     -------
     tuple
-        The fields of :class:`Eliminated`.
+        The fields of :class:`Eliminated`, with the number of eliminated nodes in place of what :func:`gather` makes:
+        they are the last ones of ``stack``, from its end on.
 
     Notes
     -----
@@ -124,11 +131,11 @@ def eliminate(
     weight, shared = met["weight"], met["shared"]
     diagonal, mass, degree = nodes_met["diagonal"], nodes_met["mass"], nodes_met["degree"]
     own, hung = nodes_met["own"], nodes_met["hung"]  # nodes of a node and its twigs, and how slow these are
-    queued, gone = nodes_met["queued"], nodes_met["gone"]
+    queued = nodes_met["queued"]
     symmetric, joined, farthest = True, 0, 0.0
     for i in range(n):
         diagonal[i], mass[i], own[i], hung[i] = shift, 1.0, 1.0, 0.0
-        queued[i], gone[i], first[i], following[i] = False, False, joined, joined
+        queued[i], first[i], following[i] = 0, joined, joined
         for e in range(crow[i], crow[i + 1]):
             if col[e] == i:
                 diagonal[i] += values[e]
@@ -158,7 +165,7 @@ def eliminate(
     top, count = 0, 0
     for i in range(n - 1, -1, -1):
         if symmetric and degree[i] <= 2:
-            stack[top], queued[i] = i, True
+            stack[top], queued[i] = i, 1
             top += 1
     while top:
         top -= 1
@@ -171,7 +178,7 @@ def eliminate(
                 ask(nodes_met, np.int64(neighbor[e]))
                 ask(first, np.int64(neighbor[e]))
                 ask(met, np.int64(twin[e]))
-        queued[v] = False
+        queued[v] = 0
         one, two = -1, -1
         for e in range(first[v], first[v + 1]):
             if neighbor[e] >= 0:
@@ -179,7 +186,7 @@ def eliminate(
                     one = e
                 else:
                     two = e
-        if gone[v] or degree[v] > 2 or one < 0 or diagonal[v] == 0:
+        if degree[v] > 2 or one < 0 or diagonal[v] == 0:
             continue
         a, pivot, total = neighbor[one], diagonal[v], own[v] + held[one]
         to_a, c = twin[one], -weight[one] / pivot
@@ -239,15 +246,14 @@ def eliminate(
             degree[a] -= 1
             for u in (a, b):
                 if degree[u] <= 2 and not queued[u]:
-                    stack[top], queued[u] = u, True
+                    stack[top], queued[u] = u, 1
                     top += 1
-        gone[v] = True
-        order[count, 0], order[count, 1], order[count, 2] = v, a, b
-        coefficients[count, 0], coefficients[count, 1], coefficients[count, 2] = c, d, pivot
+        mass[v], other[v], degree[v], queued[v] = c, d, -1 - a, b
         count += 1
+        stack[n - count] = v  # nodes that wait are not gone: there is room for both
     nodes, place, left = np.empty(n - count, np.int32), following, 0
     for i in range(n):
-        if not gone[i]:
+        if degree[i] >= 0:
             nodes[left], place[i] = i, left
             left += 1
     rows = np.zeros(left + 1, np.int32)
@@ -267,7 +273,19 @@ def eliminate(
                 p += 1
                 columns[p], core[p], core_mass[p] = place[neighbor[e]], weight[e], shared[e]
     farthest *= 1 + ROUNDED
-    return symmetric, order[:count], coefficients[:count], nodes, rows, columns, core, core_mass, farthest, joined
+    return symmetric, count, nodes, rows, columns, core, core_mass, farthest, joined
+
+
+def gather(nodes_met: Any, other: Any, stack: Any, order: Any, coefficients: Any) -> None:
+    """Fill the first fields of :class:`Eliminated` with what :func:`eliminate` left."""
+    n = stack.size
+    for i in range(order.shape[0]):
+        if i + AHEAD < order.shape[0]:
+            ask(nodes_met, np.int64(stack[n - 1 - i - AHEAD]))
+        v = stack[n - 1 - i]
+        met = nodes_met[v]
+        order[i, 0], order[i, 1], order[i, 2] = v, -1 - met["degree"], met["queued"]
+        coefficients[i, 0], coefficients[i, 1], coefficients[i, 2] = met["mass"], other[v], met["diagonal"]
 
 
 def down(order: Any, coefficients: Any, X: Any) -> None:
