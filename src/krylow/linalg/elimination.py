@@ -236,7 +236,8 @@ class Factor:
         self.n, self.light, self._lu = S.shape[0], False, None
         if available():
             self._place = _order(_columns(S)) if place is None else place
-            self._at = np.argsort(self._place)
+            self._at = np.empty_like(self._place)
+            self._at[self._place] = np.arange(self.n)
             self._parent, counts = loop(factor_kernels.tree_and_counts)(S.indptr, S.indices, self._place, self._at)
             entries = 2 * (int(counts.sum()) + self.n)
             self.light = entries <= LIGHT * self.n
