@@ -34,8 +34,8 @@ from krylow.refine.shift_invert import large_shift_invert
 from krylow.start.communities import community_block
 from krylow.start.gaussian import gaussian
 
-#: Least guards of a block whose errors a coarser graph corrects.
-GUARDS = 1
+#: Most of the guards that a block has at least whose errors a coarser graph corrects, and the wanted vectors a guard.
+GUARDS, PER_GUARD = 3, 8
 
 
 def is_large(L: Operator, k: int) -> bool:
@@ -79,7 +79,7 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
 def multilevel(L: Operator, k: int, options: Options) -> Subspace:
     """Refine the answer of coarser graphs."""
     # Neighbours are near: a narrow block pays more than whole lines of the cache.
-    width = _width(L, k, options, guards=GUARDS, line=8)
+    width = _width(L, k, options, guards=max(1, min(GUARDS, k // PER_GUARD)), line=8)
 
     def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
         S = A if isinstance(A, SparseOperator) else _sparse(A)

@@ -11,9 +11,9 @@ While much leaks, Rayleigh-Ritz steps are done for p(L), too: there a leakage at
 product is spent. The last one is done for L: it tells the first k apart from the guards.
 
 The filter runs in float32 where the error asked for allows it; sums over nodes are float64 from block to block. It
-overwrites X where that allows it, too: with $T_{2h} = 2 T_h^2 - 1$, the products $X^\top p(L) X$ are known half of the
-way to p(L) X, to a rounding of a few $10^{-6}$. Where that is too much, one half of the columns is filtered after the
-other, and products are taken with the former ones.
+overwrites X while much leaks: with $T_{2h} = 2 T_h^2 - 1$, the products $X^\top p(L) X$ are known half of the way to
+p(L) X, to a rounding of a few $10^{-6}$. Where less leaks than that tells, and less is asked for, one part of the
+columns is filtered after the other, and products are taken with the former ones.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ MOVES = 0.1
 SHOWS = 10.0
 #: What a vector may hold of a null vector that is kept apart.
 APART = 1e-5
+#: Squared leakages from here on are told by products that are known half of the way to them, too.
+TOLD = 1e-4
 #: How much larger than at the lowest frequency found a filter may be at the end of the spectrum: its square is summed.
 MOST_GROWTH = 1e10
 
@@ -79,8 +81,8 @@ class FilteredBlock:
         Null vectors that are known, the lowest frequencies: the block is kept orthogonal to them until
         :meth:`finish`.
     fine
-        Whether the error is to be so small that products have to be those with the columns that a filter starts from.
-        Then about half of the columns are filtered at a time: their room is the buffer's.
+        Whether the error is to be so small that products have to be those with the columns that a filter starts from,
+        once these hardly leak. Then as many of them are filtered at a time as the buffer has room for twice.
 
     Attributes
     ----------
@@ -115,9 +117,7 @@ class FilteredBlock:
         self.L, self.high, self.beside = L, high, beside
         self.lowest = float(L.gershgorin()[0])
         self.X, s = X if orthonormal else orthonormalize_(self._apart_(X)), X.shape[1]
-        self._half = -(-s // (2 * LINE)) * LINE
-        width = max(s, 2 * self._half) if fine else s
-        self._spare = empty(X.shape[0], width, dtype=X.dtype, device=X.device)
+        self._spare = empty(*X.shape, dtype=X.dtype, device=X.device)
         self.fine = fine
         self.sweeps = 0
         self.turn: Tensor | None = None
@@ -132,7 +132,8 @@ class FilteredBlock:
         degree = min(degree, self._bounded_degree(low, first))
         x = 1 + 2 * (low - first) / (self.high - low)
         dropped = 1 / math.cosh(degree * math.acosh(x))
-        G = self._filter(degree, low, first).cpu()
+        exactly = self.fine and float(self.leakage[:k].square().mean()) < TOLD
+        G = (self._filter_parts(degree, low, first) if exactly else self._filter(degree, low, first)).cpu()
         Y = self._apart_(self.X)
         mu, Q = torch.linalg.eigh((G + G.mT) / 2)
         mu, Q = mu.flip(0), Q.flip(1)
@@ -234,8 +235,6 @@ class FilteredBlock:
 
         The block is that of one step or another at any time, for whom Ctrl-C ends it.
         """
-        if self.fine:
-            return self._filter_halves(degree, low, first)
         if inner is None:
             inner = torch.eye(self.X.shape[1], dtype=torch.float64, device=self.X.device)
         products = inner
@@ -243,17 +242,18 @@ class FilteredBlock:
             self.X, self._spare, products = step
         return products
 
-    def _filter_halves(self, degree: int, low: float, first: float) -> Tensor:
-        r"""Replace X by p(L) X, the second half of its columns before the first; return $X^\top p(L) X$.
+    def _filter_parts(self, degree: int, low: float, first: float) -> Tensor:
+        r"""Replace X by p(L) X, the last part of its columns first; return $X^\top p(L) X$.
 
         Products with the former columns themselves are exact enough where little is to leak. The matrix is symmetric:
-        what it has of both halves is known before the second is overwritten. That is filtered first, since it has the
+        what it has of two parts is known before the later one is overwritten. That is filtered first, since it has the
         higher frequencies, which grow less: its rounding is small against what the others grow by, not the reverse.
         """
         X, s = self.X, self.X.shape[1]
         products = torch.zeros(s, s, dtype=torch.float64, device=X.device)
-        for j in reversed(range(0, s, self._half)):
-            end = min(j + self._half, s)
+        part = max(LINE // 2, s // (2 * LINE) * LINE)
+        for j in reversed(range(0, s, part)):
+            end = min(j + part, s)
             start, room = self.rooms(end - j)
             made = start.copy_(X[:, j:end])
             try:
@@ -309,13 +309,12 @@ class FilteredBlock:
         return products - left.mT @ right
 
     def rooms(self, width: int) -> tuple[Tensor, Tensor]:
-        """Return two contiguous blocks of that width, in the buffer where this is wide enough."""
+        """Return two contiguous blocks of that width, in the buffer as far as this is wide enough."""
         n, size = self.X.shape[0], self.X.shape[0] * width
-        if self._spare.shape[1] < 2 * width:
-            first, second = (empty(n, width, dtype=self.X.dtype, device=self.X.device) for _ in range(2))
-            return first, second
-        first, second = (self._spare.view(-1)[i * size : (i + 1) * size].view(n, width) for i in range(2))
-        return first, second
+        places = [slice(i * size, (i + 1) * size) for i in range(self._spare.numel() // max(1, size))][:2]
+        found = [self._spare.view(-1)[place].view(n, width) for place in places]
+        found += [empty(n, width, dtype=self.X.dtype, device=self.X.device) for _ in range(2 - len(found))]
+        return found[0], found[1]
 
     def rest(self) -> None:
         """Give the pages of a large buffer back while other work needs room; what it holds is lost."""
@@ -343,10 +342,9 @@ class FilteredBlock:
     def multiplied(
         self, L: Operator, tol: float, restrict: Callable[[Tensor], Tensor] | None = None, *, squared: bool = True
     ) -> Image:
-        """Return what L makes of the block (:func:`~krylow.refine.image.image`), in one of its buffers."""
+        """Return what L makes of the block (:func:`~krylow.refine.image.image`), in its buffer."""
         A = L if needs_exact(tol) else self.L
-        room = self._spare.view(-1)[: self.X.numel()].view(self.X.shape)
-        return image(A, self.X, room, self.high, tol, restrict, squared=squared)
+        return image(A, self.X, self._spare, self.high, tol, restrict, squared=squared)
 
     def align(self, L: Operator, tol: float) -> Tensor:
         r"""Turn to the Ritz vectors of L and return how they may still be mixed, ``(s, s)``.
