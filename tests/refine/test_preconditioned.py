@@ -279,6 +279,16 @@ def test_a_pencil_in_another_dtype_has_the_same_entries():
     torch.testing.assert_close(single.operator.values, double.operator.values.float())
 
 
+def test_a_pencil_takes_the_room_of_another_one():
+    L = kl.laplacian(power_law(600))
+    former, new = scale(L, 0.5), scale(L, 0.7)
+    other = scale(L, 0.7, room=former.operator.values)
+    assert other.operator.values is former.operator.values
+    assert torch.equal(other.operator.values, new.operator.values)
+    assert torch.equal(other.operator.diagonal(), new.operator.diagonal())
+    assert (other.top, other.near) == (new.top, new.near)
+
+
 def test_solving_through_the_diagonal():
     L = kl.laplacian(power_law(600))
     values = truth(L, 1)[0]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from krylow._memory import empty
 from krylow.linalg.components import NullSpace
 from krylow.operators import SparseOperator
 from krylow.refine.spectrum import spectrum_top
@@ -103,19 +104,15 @@ class Pencil:
         return y, previous
 
 
-def scale(L: SparseOperator, shift: float, dtype: torch.dtype | None = None) -> Pencil:
+def scale(L: SparseOperator, shift: float, dtype: torch.dtype | None = None, room: Tensor | None = None) -> Pencil:
     """Return L scaled by its diagonal with this shift, in a dtype or its own.
 
-    Costs the products of :func:`~krylow.refine.spectrum.spectrum_top` with B, which its counters have.
+    Its entries are written to a room if one is given: those of another pencil of L, which is spent. Costs the products
+    of :func:`~krylow.refine.spectrum.spectrum_top` with B, which its counters have.
     """
     L, dtype = _with_diagonal(L), dtype or L.dtype
-    diagonal = L.diagonal().double()
-    mass = torch.maximum((diagonal - shift).abs(), FLOOR * diagonal.abs())
-    if bool((diagonal < shift).any()):
-        mass.clamp_(min=LEAST * abs(shift))
-    fits = mass > torch.finfo(torch.float64).eps * mass.max()
-    mass = torch.where(fits, mass, mass[fits].mean() if bool(fits.any()) else torch.ones_like(mass))
-    root, values = mass.rsqrt(), torch.empty_like(L.values, dtype=dtype)
+    mass = _mass(L.diagonal().double(), shift)
+    root, values = mass.rsqrt(), torch.empty_like(L.values, dtype=dtype) if room is None else room
     for at, row in _by_rows(L):
         col = L.col[at]
         scaled = L.values[at].detach().double() * root[row] * root[col]
@@ -125,6 +122,19 @@ def scale(L: SparseOperator, shift: float, dtype: torch.dtype | None = None) -> 
     top = max(ABOVE * spectrum_top(B), LEAST_TOP * depth)
     near = min(max(NEAR * depth, LEAST_NEAR * top), MOST_NEAR * top)
     return Pencil(B, shift, mass.to(dtype)[:, None], top, near)
+
+
+def _mass(diagonal: Tensor, shift: float) -> Tensor:
+    """Return the diagonal of M, in little room beside that of L, which is spent."""
+    light = bool((diagonal < shift).any())
+    mass = (diagonal - shift).abs_()
+    torch.maximum(mass, diagonal.abs_().mul_(FLOOR), out=mass)
+    if light:
+        mass.clamp_(min=LEAST * abs(shift))
+    fits = mass > torch.finfo(torch.float64).eps * mass.max()
+    if not bool(fits.all()):
+        mass.masked_fill_(~fits, float(mass[fits].mean()) if bool(fits.any()) else 1.0)
+    return mass
 
 
 def _by_rows(L: SparseOperator) -> Iterator[tuple[slice, Tensor]]:
@@ -153,24 +163,24 @@ def first_frequency(L: SparseOperator, null: NullSpace | None, generator: torch.
     One vector x goes down the Rayleigh quotient by conjugate gradients that the diagonal preconditions (LOBPCG of one
     vector), at most 80 products. L must be in float64.
     """
-    diagonal = L.diagonal()
-    inverse = torch.where(diagonal > 0, diagonal, diagonal.abs().max().clamp(min=1e-300)).reciprocal()
+    inverse = L.diagonal()
+    inverse.masked_fill_(inverse <= 0, float(inverse.abs().max().clamp(min=1e-300))).reciprocal_()
 
-    def clean(v: Tensor) -> Tensor:
-        return v if null is None else null.remove(v[:, None])[:, 0]
+    def clean_(v: Tensor) -> Tensor:
+        return v if null is None else null.remove_(v[:, None])[:, 0]
 
-    x = clean(torch.randn(L.n, dtype=L.dtype, device=L.device, generator=generator) * inverse.sqrt())
-    basis, products = torch.empty(2, 3, L.n, dtype=L.dtype, device=L.device)
-    basis[0], count = x / torch.linalg.vector_norm(x), 1
-    products[0] = L @ basis[0]
+    basis, products = empty(2, 3, L.n, dtype=L.dtype, device=L.device)
+    x, count = clean_(basis[0].normal_(generator=generator).mul_(inverse.sqrt())), 1
+    x /= torch.linalg.vector_norm(x)
+    products[0] = L @ x
     theta, seen = float(basis[0] @ products[0]), []
     for step in range(FIRST_STEPS):
         seen.append(theta)
         if step >= LOOK and seen[-LOOK] - theta <= SETTLED * abs(theta):
             break
-        w = clean(inverse * (products[0] - theta * basis[0]))
+        w = clean_(torch.sub(products[0], basis[0], alpha=theta).mul_(inverse))
         for _ in range(2):
-            w -= (basis[:count] @ w) @ basis[:count]
+            w.addmv_(basis[:count].mT, basis[:count] @ w, alpha=-1)
             size = torch.linalg.vector_norm(w)
             if float(size) == 0:
                 return theta

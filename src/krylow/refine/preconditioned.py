@@ -122,6 +122,7 @@ def preconditioned_subspace(
         search.outcome = replace(search.outcome, interrupted=True)
     X, theta, outcome = search.X, search.theta, search.outcome
     del search  # and what it keeps beside its block
+    trim(X)
     block = FilteredBlock(A, X, 0.0, beside=null)
     del X
     block.theta = theta
@@ -175,6 +176,7 @@ class Search:
         self._group = -(-corrected // (4 * groups)) * 4
         self._columns = min(X.shape[1], -(-corrected // self._group) * self._group)
         self._deep = self.X.new_empty(self.X.shape[0], 0)
+        self._entries: Tensor | None = None  # of the last pencil: the next one takes their room
         self._low, self._end, self._least = 1.0, 0.0, 0.0
         self._complete, self._stiff = False, False
 
@@ -218,7 +220,9 @@ class Search:
         """Filter the block through pencils of better and better shifts, then rotate it to Ritz vectors of L."""
         goal, low = ROUGH, math.inf
         for _ in range(ROUNDS):
-            self.pencil = scale(self.A, shift, self.X.dtype)
+            trim(self.X)
+            self.pencil = scale(self.A, shift, self.X.dtype, self._entries)
+            self._entries = self.pencil.operator.values
             trim(self.X)
             self.X = self.pencil.from_graph_(self._with_null())
             block = FilteredBlock(self.pencil.operator, self.X, self.pencil.top)
@@ -325,6 +329,7 @@ class Search:
     def correct(self, tol: float, watch: Watch | None) -> None:
         """Correct the wanted vectors until their estimated error is at most ``tol``, or no gap shows."""
         left, eps, still = Leftover(known=not self._stiff), torch.finfo(self.X.dtype).eps, 0
+        trim(self.X)
         while True:
             degree = self._step_degree(tol)
             if self.A.products + (degree + 1) * self._columns > self.limit:
