@@ -36,6 +36,9 @@ from krylow.start.gaussian import gaussian
 
 #: Most of the guards that a block has at least whose errors a coarser graph corrects, and the wanted vectors a guard.
 GUARDS, PER_GUARD = 3, 8
+#: Guards of a block whose errors are corrected through the diagonal: this many where so few vectors are wanted, and else
+#: a third of those if that is less, or a fourth if that is more.
+CORRECTED_GUARDS, FEW = 6, 10
 
 
 def is_large(L: Operator, k: int) -> bool:
@@ -105,7 +108,8 @@ def multilevel(L: Operator, k: int, options: Options) -> Subspace:
 @sharing()
 def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
     """Filter and correct a block through the diagonal."""
-    width = _width(L, k, options, line=8)
+    guards = CORRECTED_GUARDS if k <= FEW else max(min(CORRECTED_GUARDS, k // 3), k // 4)
+    width = _width(L, k, options, guards=guards, line=8)
 
     def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
         assert isinstance(A, SparseOperator)
