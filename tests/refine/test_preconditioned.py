@@ -15,6 +15,7 @@ from krylow.linalg.components import null_space
 from krylow.methods import choose
 from krylow.metrics import subspace_error
 from krylow.refine.pencil import first_frequency, scale
+from krylow.refine.preconditioned import Search
 
 N = 2200
 
@@ -302,6 +303,23 @@ def test_solving_through_the_diagonal():
     left = pencil.to_graph_(b.clone()) - pencil.operator @ pencil.from_graph_(x)
     left = left - deep @ (deep.mT @ left)
     assert float(left.norm() / b.norm()) < 1e-6
+
+
+def test_a_shift_beyond_guards_is_lowered():
+    """Corrections then see what is outside the block from further away."""
+    L, k = kl.laplacian(power_law(600)), 8
+    values = truth(L, 16)[0]
+    X = torch.randn(600, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    search = Search(L, X, k, null_space(L), 10**6)
+    search.filter(float(values[k + 3]))
+    search.pencil = scale(L, float(values[k + 3]))
+    low = search._low = float(np.linalg.eigvalsh(search.pencil.operator.to_dense().numpy())[15])
+    shift = float(values[k - 1] + 0.3 * (values[k] - values[k - 1]))
+    search._lower(shift)
+    spectrum = np.linalg.eigvalsh(search.pencil.operator.to_dense().numpy())
+    assert search.pencil.shift == shift
+    assert (spectrum < 0).sum() == k
+    assert 1.2 * low < search._low <= 1.1 * spectrum[15]
 
 
 def chain_of_cliques(sizes, weight):

@@ -211,9 +211,11 @@ class Search:
             before = float(self.theta[self.wanted - 1])
             self._join_clusters(tol)
             last, following = self.theta[self.wanted - 1 : self.wanted + 1].tolist()
-            if before - last <= FALLS * abs(before):
-                return
             shift = last + BETWEEN * (following - last)
+            if before - last <= FALLS * abs(before):
+                if self._complete and self.pencil.shift > following:
+                    self._lower(shift)
+                return
         self._complete = False
 
     def filter(self, shift: float) -> None:
@@ -247,6 +249,26 @@ class Search:
                 self._count()
         self._low = min(max(self._low, self.pencil.near), 0.5 * self.pencil.top)
         self._rotate()
+
+    def _lower(self, shift: float) -> None:
+        """Lower the shift to one just above the wanted frequencies, which are known better than when it was chosen.
+
+        One that is beyond guards is near to what lies outside the block, and corrections take many steps. Frequencies
+        of B near 0 are taken to rise as that of the heaviest wanted vector does, the least; if that is nothing to speak
+        of, the shift stays.
+        """
+        former, most = self.pencil, 0.0
+        for group in self._groups(self.wanted):
+            most = max(most, float(lengths(former.from_graph_(self._rooms(group)[0])).max()) ** 2)
+        rise = (former.shift - shift) / most
+        if rise <= former.near:
+            return
+        self.pencil = scale(self.A, shift, self.X.dtype, former.operator.values)
+        if self._deep.shape[1]:
+            self._deep = orthonormalize_(self.pencil.from_graph_(former.to_graph_(self._deep)))
+        self._low = min(self._low + rise, 0.5 * self.pencil.top)
+        self._end, self._least = min(self._end + rise, 0.0), self._least + rise
+        self._count()
 
     def _rotate(self) -> None:
         """Rotate the block to Ritz vectors of L."""
