@@ -36,8 +36,8 @@ from krylow.start.gaussian import gaussian
 
 #: Most of the guards that a block has at least whose errors a coarser graph corrects, and the wanted vectors a guard.
 GUARDS, PER_GUARD = 3, 8
-#: Guards of a block whose errors are corrected through the diagonal: this many where so few vectors are wanted, and else
-#: a third of those if that is less, or a fourth if that is more.
+#: Guards of a block whose errors are corrected through the diagonal: this many where so few vectors are wanted; else a
+#: third of those if that is less, or a fourth if that is more.
 CORRECTED_GUARDS, FEW = 6, 10
 
 

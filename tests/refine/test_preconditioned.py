@@ -275,7 +275,7 @@ def test_light_nodes_are_not_far_below_zero():
 def test_a_pencil_in_another_dtype_has_the_same_entries():
     L = kl.laplacian(power_law(600))
     single, double = (scale(L, 0.5, dtype) for dtype in (torch.float32, None))
-    assert single.operator.dtype == single.mass.dtype == torch.float32
+    assert single.operator.dtype == single.root.dtype == torch.float32
     assert double.operator.dtype == torch.float64
     torch.testing.assert_close(single.operator.values, double.operator.values.float())
 

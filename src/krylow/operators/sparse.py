@@ -30,12 +30,12 @@ WHOLE = torch.int8
 class _Seen(NamedTuple):
     """What a pass over the rows tells of one version of the values.
 
-    The diagonal, kept as ``WHOLE`` where that holds it, bounds of the spectrum, and on the host whether all entries are
-    small whole numbers, which rows add up to zero, and whether an entry off the diagonal is positive.
+    The diagonal, which on the host is kept as ``WHOLE`` or not at all, bounds of the spectrum, and on the host whether
+    all entries are small whole numbers, which rows add up to zero, and whether an entry off the diagonal is positive.
     """
 
     version: int
-    diagonal: Tensor
+    diagonal: Tensor | None
     low: Tensor
     high: Tensor
     whole: bool = False
@@ -189,7 +189,8 @@ class SparseOperator(Operator):
 
     def diagonal(self) -> Tensor:
         """Return the diagonal, ``(n,)``."""
-        return self._look().diagonal.to(self.dtype, copy=True)
+        kept = self._look().diagonal
+        return torch.from_numpy(self._scipy_view().diagonal()) if kept is None else kept.to(self.dtype, copy=True)
 
     def gershgorin(self) -> tuple[Tensor, Tensor]:
         """Return Gershgorin's lower and upper bound; computed once where no gradient passes."""
@@ -203,7 +204,7 @@ class SparseOperator(Operator):
         if self._on_host:
             found = look(*self.host_indices(), self._host_values(), float(torch.finfo(self.dtype).eps))
             whole, flat = found.whole, (found.flat, found.positive)
-            diagonal = torch.from_numpy(found.diagonal).to(WHOLE if whole else self.dtype)
+            diagonal = torch.from_numpy(found.diagonal).to(WHOLE) if whole else None
             low, high = (torch.tensor(bound, dtype=self.dtype) for bound in (found.low, found.high))
         else:
             on = self.row == self.col
@@ -274,8 +275,8 @@ class SparseOperator(Operator):
         """Take over what is known of another operator of the same spectrum, of the same nodes or those in an order."""
         seen = other._seen
         if seen is not None and seen.version == other.version:
-            diagonal = seen.diagonal if order is None else seen.diagonal[order.long()]
-            diagonal = diagonal.detach().to(WHOLE if seen.whole else self.dtype)
+            kept = seen.diagonal if seen.diagonal is None or order is None else seen.diagonal[order.long()]
+            diagonal = None if kept is None else kept.detach().to(WHOLE if seen.whole else self.dtype)
             low, high = (bound.detach().to(self.dtype) for bound in (seen.low, seen.high))
             self._seen = _Seen(self.version, diagonal, low, high, seen.whole)
 

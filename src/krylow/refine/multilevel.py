@@ -106,6 +106,7 @@ def _solve(
         second = aggregate(level.coarse, level.vector, high / SMOOTH_CUT / 2)
         if second.coarse.n >= TWICE_COARSE * width:
             level = level.then(second)
+    trim(D.col)  # of what walks and aggregates took
     # The smoother removes what is above zero: where nothing is, sweeps alone serve.
     if high <= 0 or level.coarse.n > SHRINKS * D.n or level.coarse.n < LEAST_COARSE * width:
         X = _random(A, max(width, block_width(k, D.n)), generator)
@@ -123,7 +124,7 @@ def _solve(
         )
         coarse = Coarsest(found.theta[:width], found.turned()[:, :width])
     X = empty(A.n, width, dtype=A.dtype, device=A.device)
-    trim(X)  # of what aggregates and factors took
+    trim(X)  # of what the coarser graph's answer took
     level.prolong(coarse.V, X)
     block = FilteredBlock(A, X, high, orthonormal=True)
     outcome = run_cycles(block, D, level, coarse, k, tol=tol, max_products=max_products, watch=watch)

@@ -52,8 +52,8 @@ class Pencil:
         B, of L's dtype, with counters of its own.
     shift
         The number that was subtracted from L.
-    mass
-        ``(n, 1)`` the diagonal of M.
+    root
+        ``(n, 1)`` the diagonal of M^1/2.
     top
         Upper bound of B's spectrum.
     near
@@ -62,17 +62,17 @@ class Pencil:
 
     operator: SparseOperator
     shift: float
-    mass: Tensor
+    root: Tensor
     top: float
     near: float
 
     def to_graph_(self, Y: Tensor) -> Tensor:
         r"""Replace vectors of B by vectors of L, $M^{-1/2} Y$, and return them."""
-        return Y.mul_(self.mass.rsqrt())
+        return Y.div_(self.root)
 
     def from_graph_(self, X: Tensor) -> Tensor:
         r"""Replace vectors of L by vectors of B, $M^{1/2} X$, and return them."""
-        return X.mul_(self.mass.sqrt())
+        return X.mul_(self.root)
 
     def solve(
         self, right: Tensor, degree: int, low: float, deep: Tensor, room: Tensor, other: Tensor
@@ -121,7 +121,7 @@ def scale(L: SparseOperator, shift: float, dtype: torch.dtype | None = None, roo
     depth = abs(shift) / float(mass.mean())
     top = max(ABOVE * spectrum_top(B), LEAST_TOP * depth)
     near = min(max(NEAR * depth, LEAST_NEAR * top), MOST_NEAR * top)
-    return Pencil(B, shift, mass.to(dtype)[:, None], top, near)
+    return Pencil(B, shift, mass.sqrt_().to(dtype)[:, None], top, near)
 
 
 def _mass(diagonal: Tensor, shift: float) -> Tensor:

@@ -416,7 +416,7 @@ class Search:
 
     def _times(self, W: Tensor, out: Tensor, room: Tensor) -> Tensor:
         """Return L W in ``out``, through the pencil."""
-        torch.mul(W, self.pencil.mass.sqrt(), out=room)
+        torch.mul(W, self.pencil.root, out=room)
         self.pencil.operator.three_term(room, None, 1.0, 0.0, out=out)
         return self.pencil.from_graph_(out).add_(W, alpha=self.pencil.shift)
 
@@ -429,7 +429,7 @@ class Search:
         pencil = self.pencil
         y, right, other = self._rooms(group)
         pencil.operator.three_term(pencil.from_graph_(y), None, 1.0, 0.0, out=right)
-        right.add_(y.div_(pencil.mass).mul_((pencil.shift - self.theta[group]).to(y)))
+        right.add_(y.div_(pencil.root).div_(pencil.root).mul_((pencil.shift - self.theta[group]).to(y)))
         W, room = pencil.solve(right, degree, self._low, self._deep, y, other)
         W = self._orthonormalized(pencil.to_graph_(W))
         return self._ritz(W, right, room)
