@@ -1,5 +1,9 @@
 """What the methods do on one large graph beside naming their parts; the contract suite has the rest."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -9,6 +13,7 @@ import krylow as kl
 from krylow.certify import Status
 from krylow.experiments.large.graphs import make
 from krylow.large import is_large
+from krylow.operators.compiled import available
 from krylow.refine.filtered import block_width
 
 
@@ -27,6 +32,33 @@ def test_widths():
     assert block_width(11, 10**6, line=8) == 24
     assert block_width(50, 10**6) == 64
     assert block_width(11, 13) == 13
+
+
+MEASURED = """
+import sys, torch, krylow as kl
+from krylow.experiments.large.graphs import make
+from krylow.experiments.large.worker import peak, reset_peak
+
+torch.set_num_threads(1)
+family, k, tol = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+L = make(family, 100_000, 0)
+kl.subspace(L, k, tol=tol)  # what is loaded, compiled or kept for all searches does not count
+before = reset_peak()
+found = kl.subspace(L, k, tol=tol)
+print((peak() - before) * 2**20 / (3 * 8 * L.shape[0] * k), found.status.name)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not available(), reason="needs Linux's high-water mark, and numba")
+@pytest.mark.parametrize(("family", "k", "tol"), [("knn3d", 7, 1e-3), ("smallworld", 8, 1e-6), ("road", 8, 1e-3)])
+def test_three_blocks_of_doubles_are_about_all_the_memory_that_a_search_takes(family, k, tol):
+    """The benchmark's records say at most; another system's pages and heap may add a sixth."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    command = [sys.executable, "-c", MEASURED, family, str(k), str(tol)]
+    ran = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **threads}, check=True)
+    share, status = ran.stdout.split()
+    assert status == "CONVERGED"
+    assert float(share) <= 7 / 6
 
 
 def test_what_is_large():

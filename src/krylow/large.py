@@ -34,8 +34,8 @@ from krylow.refine.shift_invert import large_shift_invert
 from krylow.start.communities import community_block
 from krylow.start.gaussian import gaussian
 
-#: Most of the guards that a block has at least whose errors a coarser graph corrects, and the wanted vectors a guard.
-GUARDS, PER_GUARD = 3, 8
+#: Least guards of a block whose errors a coarser graph corrects; one is enough where so many columns hold it.
+GUARDS, NARROW = 3, 8
 #: Guards of a block whose errors are corrected through the diagonal: this many where so few vectors are wanted; else a
 #: third of those if that is less, or a fourth if that is more.
 CORRECTED_GUARDS, FEW = 6, 10
@@ -82,7 +82,7 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
 def multilevel(L: Operator, k: int, options: Options) -> Subspace:
     """Refine the answer of coarser graphs."""
     # Neighbours are near: a narrow block pays more than whole lines of the cache.
-    width = _width(L, k, options, guards=max(1, min(GUARDS, k // PER_GUARD)), line=8)
+    width = _width(L, k, options, guards=GUARDS if k >= NARROW else 1, line=NARROW)
 
     def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
         S = A if isinstance(A, SparseOperator) else _sparse(A)

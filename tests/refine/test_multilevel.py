@@ -9,6 +9,7 @@ from scipy.spatial import cKDTree
 import krylow as kl
 from krylow.certify import Status
 from krylow.experiments.large.graphs import make
+from krylow.refine import multilevel
 
 F64 = torch.float64
 
@@ -162,3 +163,20 @@ def test_copies_that_are_coarsened_in_another_order_are_not_missed():
     for k in range(33, 40):
         found = kl.subspace(L, k, method="multilevel")
         assert found.status == Status.NO_GAP or error(found.basis, U, k) <= 1e-3
+
+
+def test_cycles_that_do_not_pay_with_one_guard_are_tried_with_more(monkeypatch):
+    widths, run = [], multilevel.run_cycles
+
+    def tried(block, *arguments, **options):
+        widths.append(block.X.shape[1])
+        return None if len(widths) == 1 else run(block, *arguments, **options)
+
+    monkeypatch.setattr(multilevel, "run_cycles", tried)
+    L = make("grid", 6000, 0)
+    found = kl.subspace(L, 7, method="multilevel", tol=1e-6)
+    assert widths == [8, 16]
+    assert found.status is Status.CONVERGED
+    widths.clear()
+    kl.subspace(L, 11, method="multilevel", tol=1e-3)  # five guards: sweeps go on
+    assert widths == [16]

@@ -17,7 +17,7 @@ from torch import Tensor
 from krylow._memory import trim
 from krylow.linalg.components import NullSpace
 from krylow.operators import Operator
-from krylow.refine.filtered import FilteredBlock
+from krylow.refine.filtered import TOLD, FilteredBlock
 from krylow.refine.image import EXACT_TOL
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Evidence, Ritz, rotate, settled
@@ -172,7 +172,8 @@ def filtered_subspace(
     wanted = k - (null.count if null else 0)
     X = start().to(A.dtype)[:, : L.n - (k - wanted)].contiguous()
     trim(X)
-    block = FilteredBlock(A, X, spectrum_top(A), orthonormal=planted, beside=null, fine=not rough(tol))
+    exact_below = 0.0 if rough(tol) else TOLD
+    block = FilteredBlock(A, X, spectrum_top(A), orthonormal=planted, beside=null, exact_below=exact_below)
     del X
     low, degree = first_cut(block), FIRST_DEGREE
     if planted:
@@ -372,7 +373,7 @@ def _sweep_degree(block: FilteredBlock, k: int, low: float, tol: float) -> int |
         span, lowest = span**0.7, lowest.clamp(max=0)
     most = max(LEAST_DEGREE, min(MOST_DEGREE, int(math.log(2 * span) / float(rate(lowest)))))
     found, enough = _found(block, k, tol), most
-    least = FEWEST if block.hidden and not (found or block.fine) else LEAST_DEGREE
+    least = FEWEST if block.hidden and not (found or block.exact_below) else LEAST_DEGREE
     for degree in range(least, most):
         growth = torch.cosh(degree * rates)
         left = block.leakage[:k] / growth[:k]

@@ -17,7 +17,7 @@ from krylow._memory import trim
 from krylow.linalg.cg import conjugate_gradients_
 from krylow.linalg.row_blocks import gram, lengths, residual_gram
 from krylow.operators import SparseOperator
-from krylow.refine.chebyshev import Outcome, judge, tied
+from krylow.refine.chebyshev import DOUBT, Outcome, judge, rough, tied
 from krylow.refine.coarsest import Coarsest
 from krylow.refine.filtered import OVERLAP, FilteredBlock
 from krylow.refine.progress import Watch
@@ -106,13 +106,14 @@ def run_cycles(
         degree = max(degree, SMOOTHING_WIDE)
     inner = coarse.V.double().mT @ coarse.V.double()
     turn: Tensor | None = None
+    exactly = not rough(DOUBT * tol) and ALONE * level.alone > 1  # what rounding leaves is doubted, too
     try:
         for _ in range(CYCLES):
             if A.products + (degree + 3) * width > limit:
                 break
             before = outcome.error
-            exactly = tol if before <= ROUGH * tol else 1.0
-            look = _look(block, inner, D, level, coarse, k, degree, low, exactly)
+            needed = tol if before <= ROUGH * tol else 1.0
+            look = _look(block, inner, D, level, coarse, k, degree, low, needed, exactly)
             if look is None:
                 return None
             turn = look.C
@@ -157,13 +158,14 @@ def _look(
     degree: int,
     low: float,
     tol: float,
+    exactly: bool = False,
 ) -> Look | None:
     """Smooth a block of known inner products, and measure what its Ritz vectors leak; None where it hardly is a basis.
 
-    Sets the block's frequencies and leakage, which are those of the Ritz vectors.
+    Sets the block's frequencies and leakage, which are those of the Ritz vectors. ``exactly`` is the smoother's.
     """
     trim(block.X)
-    G = block.smooth(degree, low, inner)  # of the former block and this one
+    G = block.smooth(degree, low, inner, exactly=exactly)  # of the former block and this one
     made = block.multiplied(D, tol, level.restrict)
     assert made.restricted is not None
     S = gram(block.X, block.X)

@@ -11,9 +11,9 @@ While much leaks, Rayleigh-Ritz steps are done for p(L), too: there a leakage at
 product is spent. The last one is done for L: it tells the first k apart from the guards.
 
 The filter runs in float32 where the error asked for allows it; sums over nodes are float64 from block to block. It
-overwrites X while much leaks: with $T_{2h} = 2 T_h^2 - 1$, the products $X^\top p(L) X$ are known half of the way to
-p(L) X, to a rounding of a few $10^{-6}$. Where less leaks than that tells, and less is asked for, one part of the
-columns is filtered after the other, and products are taken with the former ones.
+overwrites X while that tells enough: with $T_{2h} = 2 T_h^2 - 1$, the products $X^\top p(L) X$ are known half of the
+way to p(L) X, to a rounding of a few $10^{-6}$ of what grows the most. Where less leaks than that tells, and less is
+asked for, one part of the columns is filtered after the other, and products are taken with the former ones.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ MOVES = 0.1
 SHOWS = 10.0
 #: What a vector may hold of a null vector that is kept apart.
 APART = 1e-5
-#: Squared leakages from here on are told by products that are known half of the way to them, too.
-TOLD = 1e-4
+#: Squared leakages from here on are told by products that are known half of the way to them, too, unless a vector grows
+#: so little that what rounding leaves of the lowest one, so many times, is more (``exact_below``).
+TOLD, BESIDE = 1e-4, 10.0
 #: How much larger than at the lowest frequency found a filter may be at the end of the spectrum: its square is summed.
 MOST_GROWTH = 1e10
 
@@ -80,9 +81,9 @@ class FilteredBlock:
     beside
         Null vectors that are known, the lowest frequencies: the block is kept orthogonal to them until
         :meth:`finish`.
-    fine
-        Whether the error is to be so small that products have to be those with the columns that a filter starts from,
-        once these hardly leak. Then as many of them are filtered at a time as the buffer has room for twice.
+    exact_below
+        Where the error is to be small, the squared leakage below which products have to be those with the columns that
+        a filter starts from. Then as many of them are filtered at a time as the buffer has room for twice.
 
     Attributes
     ----------
@@ -112,13 +113,13 @@ class FilteredBlock:
         *,
         orthonormal: bool = False,
         beside: NullSpace | None = None,
-        fine: bool = False,
+        exact_below: float = 0.0,
     ) -> None:
         self.L, self.high, self.beside = L, high, beside
         self.lowest = float(L.gershgorin()[0])
         self.X, s = X if orthonormal else orthonormalize_(self._apart_(X)), X.shape[1]
         self._spare = empty(*X.shape, dtype=X.dtype, device=X.device)
-        self.fine = fine
+        self.exact_below = exact_below
         self.sweeps = 0
         self.turn: Tensor | None = None
         self.noise, self.hidden = 0.0, 0.0
@@ -132,14 +133,16 @@ class FilteredBlock:
         degree = min(degree, self._bounded_degree(low, first))
         x = 1 + 2 * (low - first) / (self.high - low)
         dropped = 1 / math.cosh(degree * math.acosh(x))
-        exactly = self.fine and float(self.leakage[:k].square().mean()) < TOLD
+        noise = self.noise = _noise(degree, self.X.dtype)
+        lowest, last = self._growth(torch.stack([torch.tensor(first).to(self.theta), self.theta[k - 1]]), degree, low)
+        told = max(self.exact_below, float(BESIDE * noise * lowest / last) ** 2) if self.exact_below else 0.0
+        exactly = float(self.leakage[:k].square().mean()) < told
         G = (self._filter_parts(degree, low, first) if exactly else self._filter(degree, low, first)).cpu()
         Y = self._apart_(self.X)
         mu, Q = torch.linalg.eigh((G + G.mT) / 2)
         mu, Q = mu.flip(0), Q.flip(1)
         S = Q.mT @ gram(Y, Y).cpu() @ Q  # inner products of the filtered Ritz vectors
         left = (S - Q.mT @ G.mT @ G @ Q).diagonal().clamp(min=0).sqrt()
-        noise = self.noise = 4 * degree**0.5 * torch.finfo(Y.dtype).eps
         # What is outside may grow as much as a guard does that still moves: it need not be the next one yet. Guards
         # that are younger than the others do not speak for what is beyond them.
         least = k if self.hidden else self._last_guards(k)
@@ -201,14 +204,15 @@ class FilteredBlock:
         inverse = torch.cosh(torch.acosh((ahead / dropped).clamp(min=1)) / degree)
         return ((self.high + low) / 2 - (self.high - low) / 2 * inverse).cummax(0).values
 
-    def smooth(self, degree: int, low: float, inner: Tensor) -> Tensor:
+    def smooth(self, degree: int, low: float, inner: Tensor, *, exactly: bool = False) -> Tensor:
         """Replace X, of which the inner products are known, by p(L) X, with p as in :meth:`sweep` and 1 at zero.
 
-        The columns are left as the filter makes them. Returns the inner products of the former block with them.
+        The columns are left as the filter makes them. Returns the inner products of the former block with them,
+        ``exactly`` or to the rounding of those that are known half of the way.
         """
-        self.noise = 4 * degree**0.5 * torch.finfo(self.X.dtype).eps
+        self.noise = _noise(degree, self.X.dtype)
         self.turn, self.residuals = None, None
-        return self._filter(degree, low, 0.0, inner)
+        return self._filter_parts(degree, low, 0.0) if exactly else self._filter(degree, low, 0.0, inner)
 
     def _bounded_degree(self, low: float, first: float) -> int:
         """Return the largest degree whose polynomial stays in range down to the spectrum's lowest end.
@@ -412,6 +416,11 @@ class FilteredBlock:
             theta, residuals = L.quotients(basis, near)
             return theta, basis, residuals
         return near, basis, torch.nn.functional.pad(self.residuals[:k], (known, 0)).to(basis)
+
+
+def _noise(degree: int, dtype: torch.dtype) -> float:
+    """Return what the rounding of a filter leaves in a vector of unit length."""
+    return 4 * degree**0.5 * torch.finfo(dtype).eps
 
 
 def _first_loose(moved: Tensor, k: int) -> int:

@@ -14,6 +14,8 @@ Where a cycle does not pay, Chebyshev sweeps go on from there.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -34,7 +36,7 @@ from krylow.refine.filtered import FilteredBlock, block_width
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Ritz
 from krylow.refine.spectrum import single, spectrum_top
-from krylow.start.aggregation import aggregate
+from krylow.start.aggregation import Aggregation, aggregate
 
 #: A coarser graph has to be smaller by this factor to be worth it.
 SHRINKS = 0.6
@@ -45,6 +47,8 @@ LEAST_COARSE = 11
 SMALL, MANY, TWICE_COARSE = 0.125, FACTORISED, 30
 #: Where the coarsest graph's last frequency is not above its k-th by this factor, so many more are found, so often.
 CLOSE, WIDER, TIMES_WIDER = 1.05, 8, 2
+#: Where cycles do not pay with fewer guards than these, they are tried with as many more columns.
+ENOUGH = 3
 #: The coarser answer is asked for this part of the error, or for this one if that is less, but for no less than that.
 COARSER, COARSE_ENOUGH, LEAST_ASKED = 0.1, 1e-4, 1e-9
 #: Most passes of Chebyshev sweeps over a coarser graph.
@@ -100,7 +104,7 @@ def _solve(
     watch: Watch | None,
 ) -> tuple[FilteredBlock, Outcome]:
     """Return the block of one level and how it ended; D is A, in float64 where ``tol`` is small."""
-    high, fine = spectrum_top(A), not rough(DOUBT * tol)
+    high, exact_below = spectrum_top(A), 0.0 if rough(DOUBT * tol) else math.inf
     level = aggregate(D, vector, high / SMOOTH_CUT / 2)
     if level.coarse.n > min(SMALL * D.n, MANY):
         second = aggregate(level.coarse, level.vector, high / SMOOTH_CUT / 2)
@@ -110,31 +114,37 @@ def _solve(
     # The smoother removes what is above zero: where nothing is, sweeps alone serve.
     if high <= 0 or level.coarse.n > SHRINKS * D.n or level.coarse.n < LEAST_COARSE * width:
         X = _random(A, max(width, block_width(k, D.n)), generator)
-        block = FilteredBlock(A, X, high, fine=fine)
+        block = FilteredBlock(A, X, high, exact_below=exact_below)
         low = first_cut(block)
         return block, refine_block(block, D, k, tol=tol, max_products=max_products, watch=watch, low=low)
+    for more in (0, WIDER):
+        if more and width >= k + ENOUGH:
+            break
+        coarse = _coarse_answer(level, k, width + more, tol, generator)
+        width = coarse.theta.numel()
+        X = empty(A.n, width, dtype=A.dtype, device=A.device)
+        trim(X)  # of what the coarser graph's answer took
+        block = FilteredBlock(A, level.prolong(coarse.V, X), high, orthonormal=True)
+        outcome = run_cycles(block, D, level, coarse, k, tol=tol, max_products=max_products - A.products, watch=watch)
+        if outcome is not None:
+            return block, outcome
+    # Sweeps need guards, which cycles do not.
+    X = torch.cat([block.X, _random(A, max(0, block_width(k, D.n) - width), generator)], dim=1)
+    low = max(float(block.theta[-1]), 1e-7 * high)
+    block = FilteredBlock(A, X, high, exact_below=exact_below)
+    return block, refine_block(block, D, k, tol=tol, max_products=max_products - A.products, watch=watch, low=low)
+
+
+def _coarse_answer(level: Aggregation, k: int, width: int, tol: float, generator: torch.Generator | None) -> Coarsest:
+    """Return the lowest frequencies of the coarser graph, ``width`` of them or more, for an error of ``tol``."""
     C = level.coarse
     ask = max(min(COARSER * tol, COARSE_ENOUGH), LEAST_ASKED)
     coarse = _coarsest(C, k, width, ask)
     if coarse is not None:
-        width = coarse.theta.numel()
-    else:
-        found, _ = _solve(
-            single(C) if tol >= 1e-8 else C, C, level.vector, k, width, ask, COARSE_PASSES * width, generator, None
-        )
-        coarse = Coarsest(found.theta[:width], found.turned()[:, :width])
-    X = empty(A.n, width, dtype=A.dtype, device=A.device)
-    trim(X)  # of what the coarser graph's answer took
-    level.prolong(coarse.V, X)
-    block = FilteredBlock(A, X, high, orthonormal=True)
-    outcome = run_cycles(block, D, level, coarse, k, tol=tol, max_products=max_products, watch=watch)
-    if outcome is not None:
-        return block, outcome
-    # Sweeps need guards, which cycles do not.
-    X = torch.cat([block.X, _random(A, max(0, block_width(k, D.n) - width), generator)], dim=1)
-    low = max(float(block.theta[-1]), 1e-7 * high)
-    block = FilteredBlock(A, X, high, fine=fine)
-    return block, refine_block(block, D, k, tol=tol, max_products=max_products - A.products, watch=watch, low=low)
+        return coarse
+    A = single(C) if tol >= 1e-8 else C
+    found, _ = _solve(A, C, level.vector, k, width, ask, COARSE_PASSES * width, generator, None)
+    return Coarsest(found.theta[:width], found.turned()[:, :width])
 
 
 def _coarsest(C: SparseOperator, k: int, width: int, tol: float) -> Coarsest | None:
