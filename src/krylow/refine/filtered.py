@@ -134,10 +134,8 @@ class FilteredBlock:
         x = 1 + 2 * (low - first) / (self.high - low)
         dropped = 1 / math.cosh(degree * math.acosh(x))
         noise = self.noise = _noise(degree, self.X.dtype)
-        lowest, last = self._growth(torch.stack([torch.tensor(first).to(self.theta), self.theta[k - 1]]), degree, low)
-        told = max(self.exact_below, float(BESIDE * noise * lowest / last) ** 2) if self.exact_below else 0.0
-        exactly = float(self.leakage[:k].square().mean()) < told
-        G = (self._filter_parts(degree, low, first) if exactly else self._filter(degree, low, first)).cpu()
+        filtered = self._filter_parts if self._leaks_little(k, degree, low, first) else self._filter
+        G = filtered(degree, low, first).cpu()
         Y = self._apart_(self.X)
         mu, Q = torch.linalg.eigh((G + G.mT) / 2)
         mu, Q = mu.flip(0), Q.flip(1)
@@ -161,6 +159,12 @@ class FilteredBlock:
             self.hidden *= float(S.diagonal()[k:].mean() / mu[k - 1].clamp(min=dropped).square())
         self.theta = self._frequencies(mu, S, degree, low, dropped)
         self._take(Q, S)
+
+    def _leaks_little(self, k: int, degree: int, low: float, first: float) -> bool:
+        """Return whether a sweep needs exact products to tell what the first k vectors leak."""
+        lowest, last = self._growth(torch.stack([torch.tensor(first).to(self.theta), self.theta[k - 1]]), degree, low)
+        told = max(self.exact_below, float((BESIDE * self.noise * lowest / last).square()))
+        return self.exact_below > 0 and float(self.leakage[:k].square().mean()) < told
 
     def probe(self, k: int, degree: int, low: float, first: float) -> None:
         """Filter the guards alone, as :meth:`sweep` does, for what may be hidden from the first k vectors.
