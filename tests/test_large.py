@@ -12,7 +12,7 @@ import torch
 import krylow as kl
 from krylow.certify import Status
 from krylow.experiments.large.graphs import make
-from krylow.large import is_large
+from krylow.large import contrast, is_large
 from krylow.operators.compiled import available
 from krylow.refine.filtered import block_width
 
@@ -107,3 +107,12 @@ def test_a_graph_whose_whole_spectrum_is_below_zero(method):
     assert found.status == Status.CONVERGED
     torch.testing.assert_close(found.ritz_values, lam[:k], rtol=1e-3, atol=0)
     assert float(kl.metrics.subspace_error(found.basis, U[:, :k])) <= 1e-3
+
+
+def test_fewer_guards_are_corrected_where_weights_are_alike():
+    W = shuffled_grid()
+    scale = scipy.sparse.diags_array(np.where(np.arange(W.shape[0]) % 2, 1.0, 1e-3))
+    alike, apart = kl.laplacian(W), kl.laplacian(scale @ W @ scale)
+    assert contrast(alike) < 1.1 < 20 < contrast(apart)
+    for L, width in ((alike, 16), (apart, 24)):
+        assert f"a block of {width} vectors" in kl.subspace(L, 12, method="lobpcg", max_products=1000).why

@@ -36,14 +36,22 @@ from krylow.start.gaussian import gaussian
 
 #: Least guards of a block whose errors a coarser graph corrects; one is enough where so many columns hold it.
 GUARDS, NARROW = 3, 8
-#: Guards of a block whose errors are corrected through the diagonal: this many where so few vectors are wanted; else a
-#: third of those if that is less, or a fourth if that is more.
+#: Guards of a block whose errors are corrected through the diagonal: this many where so few vectors are wanted, and
+#: where weights lie far apart; else a third of those if that is less. A fourth in any case, if that is more.
 CORRECTED_GUARDS, FEW = 6, 10
+#: Weights lie far apart if the mean degree is so many times the harmonic mean.
+CONTRAST = 20.0
 
 
 def is_large(L: Operator, k: int) -> bool:
     """Return whether L is one graph beyond the size whose certificate is proved, of which k is a small part."""
     return not L.batch_shape and L.n > PROOF_LIMIT and 4 * k <= L.n
+
+
+def contrast(L: SparseOperator) -> float:
+    """Return the mean of the degrees over their harmonic mean: 1 if all are alike."""
+    diagonal = L.diagonal().detach().abs()
+    return float(diagonal.mean() * diagonal[diagonal > 0].reciprocal().mean()) if bool(diagonal.any()) else 1.0
 
 
 @sharing()
@@ -108,8 +116,8 @@ def multilevel(L: Operator, k: int, options: Options) -> Subspace:
 @sharing()
 def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
     """Filter and correct a block through the diagonal."""
-    guards = CORRECTED_GUARDS if k <= FEW else max(min(CORRECTED_GUARDS, k // 3), k // 4)
-    width = _width(L, k, options, guards=guards, line=8)
+    least = CORRECTED_GUARDS if k <= FEW or contrast(L) > CONTRAST else min(CORRECTED_GUARDS, k // 3)
+    width = _width(L, k, options, guards=max(least, k // 4), line=8)
 
     def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
         assert isinstance(A, SparseOperator)

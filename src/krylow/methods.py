@@ -19,6 +19,7 @@ from krylow.answers import Options
 from krylow.certify import Subspace
 from krylow.floor import PROOF_LIMIT
 from krylow.graph import as_operator
+from krylow.large import CONTRAST, contrast
 from krylow.linalg.fill import core_fill
 from krylow.linalg.projection import project_by_blocks
 from krylow.operators import FunctionOperator, Operator, SparseOperator
@@ -56,9 +57,8 @@ TREE_FILL = 3.0
 #: this many multiplications a node: without its chains and twigs it is small, whatever that fills.
 THIN_NEIGHBORS = 2.5
 THIN_WORK = 6e4
-#: Weights lie far apart if the mean degree is so many times the harmonic mean. Such a graph is factorised if that takes
-#: at most so many multiplications a node, as above: coarser graphs are unlike it, and a filter would take for ever.
-CONTRAST = 20.0
+#: A graph whose weights lie far apart is factorised if that takes at most so many multiplications a node, as above:
+#: coarser graphs are unlike it, and a filter would take for ever.
 CONTRAST_WORK = 5e5
 #: Degrees lie far apart if the largest is so many times the mean: the diagonal then tells the methods most.
 WIDE_DEGREES = 10.0
@@ -267,10 +267,9 @@ def _choose_large(L: SparseOperator) -> tuple[str, str]:
         thin = L.col.numel() <= (1 + THIN_NEIGHBORS) * L.n and fill.entries**1.5 <= THIN_WORK * L.n
         if fill.ratio <= TREE_FILL or thin:
             return "shift_invert", f"a factor of its {L.n} nodes has about {fill.ratio:.1f} times the graph's entries"
-    diagonal = L.diagonal().detach().abs()
-    contrast = float(diagonal.mean() * diagonal[diagonal > 0].reciprocal().mean()) if bool(diagonal.any()) else 1.0
-    if contrast > CONTRAST:
-        apart = f"the mean of its degrees is {contrast:.0f} times the harmonic one"
+    ratio = contrast(L)
+    if ratio > CONTRAST:
+        apart = f"the mean of its degrees is {ratio:.0f} times the harmonic one"
         if L.device.type == "cpu" and core_fill(core_of(L)).entries ** 1.5 <= CONTRAST_WORK * L.n:
             return "shift_invert", f"{apart}, and a factor stays small"
         return "lobpcg", f"{apart}, so that the diagonal tells most"
@@ -278,6 +277,7 @@ def _choose_large(L: SparseOperator) -> tuple[str, str]:
     seen = f"a walk from one node meets at most {max(widest, 1e-3):.1%} of {L.n} nodes at a time"
     if widest <= GEOMETRIC:
         return "multilevel", f"{seen}, so that coarser graphs are like it"
+    diagonal = L.diagonal().detach().abs()
     spread = float(diagonal.max() / diagonal.mean()) if bool(diagonal.any()) else 1.0
     if spread > WIDE_DEGREES:
         return "lobpcg", f"{seen}, and its largest degree is {spread:.0f} times the mean"
