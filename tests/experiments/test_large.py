@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -12,10 +13,10 @@ from krylow._checks import InputError
 from krylow.experiments.large import graphs, race, reference, tune
 from krylow.experiments.large.assemble import assemble, growth
 from krylow.experiments.large.render import draw, markdown, peers_markdown
-from krylow.experiments.large.run import Plan, measure
+from krylow.experiments.large.run import Plan, _best, measure
 from krylow.experiments.large.solvers import PEERS, SOLVERS, Problem
 from krylow.experiments.large.worker import OverLimitError, Worker
-from krylow.experiments.records import find
+from krylow.experiments.records import Record, find
 
 
 @pytest.mark.parametrize("family", graphs.FAMILIES)
@@ -260,6 +261,22 @@ def test_a_former_record_tells_settings_and_completes_the_races(tmp_path):
     for missing in (folder, folder / "none.json"):
         with pytest.raises(InputError, match="no such file"):
             measure(folder, plan, former=missing)
+
+
+def test_a_race_on_a_slower_machine_does_not_make_another_peer_the_best(tmp_path):
+    def tuned(solver, seconds):
+        return {**case.config, "solver": solver, "cheapest": {"1e-03": {"setting": 0.1, "cpu_seconds": seconds}}}
+
+    def best(**raced):
+        solvers = {name: {"setting": 0.03, "cpu_seconds": seconds, "right": True} for name, seconds in raced.items()}
+        rows = [{**case.config, "tol": 1e-3, "threads": 1, "solvers": solvers}]
+        results = {"rows": rows, "peers": [tuned("eigsh64", 1.0), tuned("lobpcg", 2.0), tuned("primme", 3.0)]}
+        former = Record.create("large", {}, results, seed=0, started=datetime.now(UTC), wall_seconds=0.0)
+        return _best(tmp_path, case, 1e-3, Plan(best=1), former)
+
+    case = tune.Case("grid", 1000, 11)
+    assert best(eigsh64=2.5) == {"eigsh64": 0.03}
+    assert best(eigsh64=9.0, lobpcg=5.0) == {"lobpcg": 0.03}  # 3.6 and 2 on the clock of the tuning
 
 
 @pytest.mark.parametrize(

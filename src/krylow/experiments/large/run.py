@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from krylow._checks import InputError, choice
 from krylow.experiments.large import reference
@@ -171,17 +172,26 @@ def _best(cells: Path, case: Case, tol: float, plan: Plan, former: Record | None
 
 
 def _former_costs(former: Record, case: Case, tol: float) -> dict[str, tuple[float, float]]:
-    """Return setting and processor time of peers that a former record has on this graph, or on the next smaller one."""
+    """Return setting and processor time of peers that a former record has on this graph, or on the next smaller one.
+
+    A race may have been run on a slower machine than the tuning, and by few peers: its times are set against those of
+    the peers that only were tuned by how much longer a peer took that was both.
+    """
     rows, tuned = ([e for e in former.results[key] if e["family"] == case.family] for key in ("rows", "peers"))
     sizes = {(entry["n"], entry["k"]) for entry in (*rows, *tuned) if entry["n"] <= case.n}
     for size in sorted(sizes, key=lambda size: (-size[0], abs(size[1] - case.k))):
-        found = {
-            entry["solver"]: entry["cheapest"].get(f"{tol:.0e}") for entry in tuned if (entry["n"], entry["k"]) == size
-        }
+        there = [entry for entry in tuned if (entry["n"], entry["k"]) == size]
+        climbed = {entry["solver"]: run for entry in there if (run := entry["cheapest"].get(f"{tol:.0e}")) is not None}
+        raced: dict[str, Any] = {}
         for row in rows:
             if ((row["n"], row["k"]), row["tol"], row["threads"]) == (size, tol, 1):
-                found |= {name: run for name, run in row["solvers"].items() if name in PEERS and run.get("right")}
-        costs = {name: (run["setting"], run["cpu_seconds"]) for name, run in found.items() if run is not None}
+                raced |= {name: run for name, run in row["solvers"].items() if name in PEERS and run.get("right")}
+        longer = min(
+            (raced[name]["cpu_seconds"] / climbed[name]["cpu_seconds"] for name in raced.keys() & climbed.keys()),
+            default=1.0,
+        )
+        costs = {name: (run["setting"], run["cpu_seconds"]) for name, run in climbed.items()}
+        costs |= {name: (run["setting"], run["cpu_seconds"] / longer) for name, run in raced.items()}
         if costs:
             return costs
     return {}
