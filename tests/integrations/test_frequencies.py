@@ -4,6 +4,8 @@ import pytest
 import torch
 
 import krylow as kl
+from krylow.experiments.large.graphs import make
+from krylow.graph import as_operator
 from krylow.integrations._frequencies import fixed_signs, unconverged, without_trivial
 from krylow.testing import complete, path, random_graph
 
@@ -55,3 +57,16 @@ def test_a_missing_gap_is_no_failure_to_converge():
     found = kl.subspace(kl.laplacian(complete(60)), 5, method="thick_restart")
     assert found.status is kl.Status.NO_GAP
     assert unconverged(found) is None
+
+
+@pytest.mark.parametrize("method", ["multilevel", "chebyshev", "shift_invert"])
+def test_a_large_graph_is_judged_by_what_its_refinement_measured(method):
+    """Residuals of L overrate an error of one large graph by orders of magnitude."""
+    L = as_operator(make("knn2d", 2500, 0))
+    found = kl.subspace(L, 6, method=method, tol=1e-6)
+    assert found.status is kl.Status.CONVERGED
+    assert unconverged(found) is None
+    if method != "shift_invert":
+        short = kl.subspace(L, 6, method=method, tol=1e-6, max_products=400)
+        assert short.status is kl.Status.MAX_STEPS
+        assert "max_products" in unconverged(short)

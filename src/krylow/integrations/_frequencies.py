@@ -95,6 +95,9 @@ def unconverged(found: Subspace) -> str | None:
     """
     if found.exact:
         return None
+    if found.evidence is not None:  # which costs nothing
+        short = found.evidence.error > found.tol and found.evidence.well_defined >= found.k
+        return Status.MAX_STEPS.advice if short else None
     if found.following is None or found.following_residual is None:
         status = found.status
         return status.advice if status in (Status.MAX_STEPS, Status.BREAKDOWN) else None
