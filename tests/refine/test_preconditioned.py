@@ -14,6 +14,7 @@ from krylow.certify import Status
 from krylow.linalg.components import null_space
 from krylow.methods import choose
 from krylow.metrics import subspace_error
+from krylow.refine import preconditioned
 from krylow.refine.pencil import first_frequency, scale
 from krylow.refine.preconditioned import Search
 
@@ -320,6 +321,26 @@ def test_a_shift_beyond_guards_is_lowered():
     assert search.pencil.shift == shift
     assert (spectrum < 0).sum() == k
     assert 1.2 * low < search._low <= 1.1 * spectrum[15]
+
+
+@pytest.mark.parametrize("k", [27, 35])
+def test_degrees_about_the_shift_of_a_signed_graph(k):
+    """Some degrees are zero and less: another shift there makes other vectors of those far below 0."""
+    upper = sp.triu(power_law(4988, 4, seed=2), format="coo")
+    upper.data[np.random.default_rng(2).random(upper.nnz) < 0.05] *= -1
+    L = kl.laplacian(sp.csr_array(upper + upper.T))
+    assert float(L.diagonal().min()) < 0
+    check(kl.subspace(L, k, method="lobpcg"), L, k, 1e-3, 20.0)
+    assert kl.subspace(L, k).method == "chebyshev"
+
+
+def test_a_correction_that_overflows_leaves_the_block_as_it_was(monkeypatch):
+    L, k = kl.laplacian(power_law()), 6
+    monkeypatch.setattr(preconditioned, "STEP_DEGREES", (4000, 4001))  # far beyond what the vectors below 0 allow
+    monkeypatch.setattr(preconditioned.Search, "_lower", lambda self, shift: setattr(self, "_low", 20 * self._low))
+    found = kl.subspace(L, k, method="lobpcg")
+    assert found.status == Status.MAX_STEPS
+    torch.testing.assert_close(found.basis.mT @ found.basis, torch.eye(k, dtype=found.basis.dtype))
 
 
 def chain_of_cliques(sizes, weight):

@@ -255,8 +255,11 @@ class Search:
 
         One that is beyond guards is near to what lies outside the block, and corrections take many steps. Frequencies
         of B near 0 are taken to rise as that of the heaviest wanted vector does, the least; if that is nothing to speak
-        of, the shift stays.
+        of, the shift stays. So it does where frequencies are negative: some degrees are about the shift then, and what
+        is far below 0 in B is another vector with another shift.
         """
+        if float(self.theta[0]) < 0:
+            return
         former, most = self.pencil, 0.0
         for group in self._groups(self.wanted):
             most = max(most, float(lengths(former.from_graph_(self._rooms(group)[0])).max()) ** 2)
@@ -357,6 +360,8 @@ class Search:
             if self.A.products + (degree + 1) * self._columns > self.limit:
                 return
             step, before = self._step(degree), self.outcome.error
+            if step is None:
+                return
             left.take(step, self._theory(degree))
             if self._complete:
                 judged = left.judged(step, self.theta, self.k - self.wanted, tol, eps)
@@ -392,12 +397,15 @@ class Search:
         most = max(least, min(most, int(math.log(2 * GROWTH[self.X.dtype]) / max(rate, 1e-300))))
         return next((d for d in range(least, most) if self._theory(d) * goal**2 <= 1), most)
 
-    def _step(self, degree: int) -> Step:
-        """Correct the wanted vectors, a group of columns after the other."""
+    def _step(self, degree: int) -> Step | None:
+        """Correct the wanted vectors, a group of columns after the other; None where a correction overflows."""
         s, wanted = self.X.shape[1], self.wanted
         moved, new, S = (torch.zeros(shape, dtype=torch.float64) for shape in (wanted, wanted, (s, s)))
         for group in self._groups(self._columns):
-            C, coupled = self._corrected(group, degree)
+            corrected = self._corrected(group, degree)
+            if corrected is None:
+                return None
+            C, coupled = corrected
             # What the groups add is orthogonal but for products of small angles: squares add up.
             moved += self._moved(C)
             new += (1 - C[:s, :wanted].square().sum(0)).clamp(min=0)
@@ -420,17 +428,20 @@ class Search:
         self.pencil.operator.three_term(room, None, 1.0, 0.0, out=out)
         return self.pencil.from_graph_(out).add_(W, alpha=self.pencil.shift)
 
-    def _corrected(self, group: slice, degree: int) -> tuple[Tensor, Tensor]:
+    def _corrected(self, group: slice, degree: int) -> tuple[Tensor, Tensor] | None:
         """Join corrections of some columns to the block and take the lowest Ritz vectors.
 
         Returns the coefficients C of the new block over the old one (first rows) and what was joined, and S ``(s, s)``,
-        by which what was joined coupled the old vectors.
+        by which what was joined coupled the old vectors. None where a correction overflows, with the block as it was:
+        something is far below 0 in B that the filter has not seen.
         """
         pencil = self.pencil
         y, right, other = self._rooms(group)
         pencil.operator.three_term(pencil.from_graph_(y), None, 1.0, 0.0, out=right)
         right.add_(y.div_(pencil.root).div_(pencil.root).mul_((pencil.shift - self.theta[group]).to(y)))
         W, room = pencil.solve(right, degree, self._low, self._deep, y, other)
+        if not bool(W.isfinite().all()):
+            return None
         W = self._orthonormalized(pencil.to_graph_(W))
         return self._ritz(W, right, room)
 
