@@ -6,7 +6,7 @@ import scipy.sparse
 import torch
 
 import krylow as kl
-from krylow import large
+from krylow import certify, large
 from krylow.experiments.large import graphs
 from krylow.linalg import elimination, fill
 from krylow.refine import condensed, extended
@@ -52,7 +52,8 @@ COPY = roads(250, seed=3)
 
 @pytest.fixture(autouse=True)
 def small_graphs_are_large(monkeypatch):
-    monkeypatch.setattr(large, "PROOF_LIMIT", 200)
+    monkeypatch.setattr(large, "FACTORISED", 200)
+    monkeypatch.setattr(certify, "PROOF_LIMIT", 200)  # what is not counted is not proved by a dense factor either
 
 
 @pytest.fixture(params=["condensed", "whole", "counted by a probe", "without numba"])
@@ -247,3 +248,35 @@ def test_what_leaks_at_high_frequencies_spoils_neither_count_nor_values(monkeypa
         found = kl.subspace(L, k, method="shift_invert", tol=1e-3)
         assert found.status == kl.certify.Status.CONVERGED
         torch.testing.assert_close(found.ritz_values, exact[:k], rtol=1e-2, atol=1e-15)
+
+
+def star(branches, length):
+    """Return equal paths that meet in one node: most frequencies are there once a path, less one."""
+    first = 1 + length * np.arange(branches)
+    along = (first[:, None] + np.arange(length - 1)).ravel()
+    rows, cols = np.r_[np.zeros(branches, int), along], np.r_[first, along + 1]
+    n = 1 + branches * length
+    W = scipy.sparse.csr_array((np.ones(rows.size), (rows, cols)), shape=(n, n))
+    return scipy.sparse.csr_array(W + W.T)
+
+
+@pytest.mark.parametrize("branches", [23, 40])
+def test_more_copies_of_a_frequency_than_there_are_starts(branches):
+    assert branches > condensed.STARTS
+    assert assert_right(star(branches, 30), branches, 1e-3).certificate.proved
+
+
+def test_a_cut_inside_many_copies_is_named_and_ends():
+    """The first of hundreds of copies; the residuals of the largest values are never as small as those of the last."""
+    n = sum(3**level for level in range(7))
+    child = np.arange(1, n)
+    W = scipy.sparse.csr_array((np.ones(n - 1), ((child - 1) // 3, child)), shape=(n, n))
+    L, k = kl.laplacian(scipy.sparse.csr_array(W + W.T)), 42
+    sub = kl.subspace(L, k, method="shift_invert", max_products=20_000)
+    lam = np.linalg.eigvalsh(L.to_dense())
+    assert sub.status.name == "NO_GAP"
+    np.testing.assert_allclose(sub.ritz_values, lam[:k], atol=1e-9)
+    np.testing.assert_allclose(sub.basis.T @ sub.basis, np.eye(k), atol=1e-12)
+    defined = int(sub.certificate.well_defined)
+    assert lam[defined] - lam[defined - 1] > 1e-6
+    np.testing.assert_allclose(lam[defined:k], lam[k], atol=1e-9)

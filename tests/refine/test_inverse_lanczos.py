@@ -122,3 +122,29 @@ def test_vectors_a_step_ahead_are_those_that_the_map_makes(size, steps):
     K = np.linalg.solve(S, image @ lanczos.vectors(Y[:, :3]))
     np.testing.assert_allclose(X @ (X.T @ image @ K), K, atol=1e-10 * np.abs(K).max())  # the same span
     assert lanczos.products == products
+
+
+def test_a_basis_takes_more_starts_when_it_is_widened():
+    values = np.r_[np.ones(9), np.linspace(3, 40, 37)]
+    lanczos = run(np.diag(values), None, 14, 11, 12)
+    lanczos.widen(12)  # no less than there is
+    assert lanczos.size == 14
+    lanczos.widen(30)
+    held = lanczos.ritz()[0]
+    lanczos.start(8)
+    for _ in range(60):
+        lanczos.advance()
+    np.testing.assert_allclose(lanczos.ritz()[0][:9], 1, atol=1e-6)
+    assert (np.abs(held - 1) < 1e-6).sum() == 1
+
+
+@pytest.mark.parametrize("mass", [False, True])
+def test_rounding_does_not_add_up_over_restarts(mass):
+    S, M = pencil()
+    lanczos = run(S, M if mass else None, 16, 9, 20)
+    lanczos.rows[lanczos.first] *= 1 + 1e-6  # as if many restarts had gone by
+    lanczos.restart()
+    basis = lanczos.rows[lanczos.first : lanczos.first + lanczos.filled]
+    np.testing.assert_allclose(basis @ (M @ basis.T if mass else basis.T), np.eye(lanczos.filled), atol=1e-12)
+    for i, image in lanczos.images.items():
+        np.testing.assert_allclose(image, M @ basis[i] if mass else basis[i], atol=1e-12)

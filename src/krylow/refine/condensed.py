@@ -45,8 +45,11 @@ AIM = 0.05
 PROOF_SLACK = 1e4
 #: Where between the k-th frequency and the next their number is counted.
 CUTS = (0.7, 0.3)
-#: Products after another start, which is to find what those before it have missed, and most starts at a time.
-PROBE, MOST_STARTS = 16, 16
+#: Products after another start, which is to find what those before it have missed, and starts that there is room for
+#: from the beginning.
+PROBE, STARTS = 16, 16
+#: Residuals of the inverse that rounding leaves, in eps times its largest value.
+LEAST = 16.0
 #: Least vectors that take longer to improve than to count beforehand whether one is missing.
 MANY = 16
 #: Values that differ by less, relatively, after another start are the same.
@@ -160,7 +163,7 @@ def _run(problem: Problem, size: int, rng: np.random.Generator) -> Found | None:
         z = factor.solve(image)
         return z - (images @ z) @ null
 
-    size = max(size, wanted + 2 * MOST_STARTS)
+    size = max(size, wanted + 2 * STARTS)
     lanczos = InverseLanczos(product, core.M, null, size, wanted + (size - wanted) // 3, rng)
     lanczos.start()
     starts, least, before = 1, 0, np.zeros(wanted)
@@ -169,9 +172,8 @@ def _run(problem: Problem, size: int, rng: np.random.Generator) -> Found | None:
         if core.M is not None and (values.size <= wanted or core.slowest > SLOW * values[wanted - 1]):
             return None
         overlooked = _overlooked(problem, values) if starts == 1 else 0
-        if 0 < overlooked <= MOST_STARTS and problem.most > 0:
-            lanczos.start(overlooked)
-            starts, least = 1 + overlooked, PROBE + 2 * lanczos.waiting
+        if overlooked and problem.most > 0:
+            starts, least = 1 + overlooked, _start_more(lanczos, overlooked, wanted)
             continue
         found = settled(problem, lanczos.advanced(Y[:, : wanted + 1]), values, residuals)
         if found is None:
@@ -184,12 +186,17 @@ def _run(problem: Problem, size: int, rng: np.random.Generator) -> Found | None:
         if not missed:
             discard(lanczos.rows)  # the heap would keep their room beside that of the whole graph's vectors
             return found
-        missed = min(missed, MOST_STARTS - lanczos.waiting, wanted + 2 - starts)
+        missed = min(missed, wanted + 2 - starts)
         if missed <= 0 or problem.most <= 0:
             return replace(found, error=math.inf, apart=wanted)
-        lanczos.start(missed)
-        starts += missed
-        least = PROBE + 2 * lanczos.waiting
+        starts, least = starts + missed, _start_more(lanczos, missed, wanted)
+
+
+def _start_more(lanczos: InverseLanczos, count: int, wanted: int) -> int:
+    """Put more starts in, with room for them, and return how many products will show what they see."""
+    lanczos.widen(wanted + 2 * (lanczos.waiting + count))
+    lanczos.start(count)
+    return PROBE + 2 * lanczos.waiting
 
 
 def _iterate(lanczos: InverseLanczos, problem: Problem, least: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -210,7 +217,8 @@ def _iterate(lanczos: InverseLanczos, problem: Problem, least: int) -> tuple[np.
         if values.size <= wanted:
             continue
         error = problem.error(values, residuals, float(values[wanted] + residuals[wanted]))
-        settled = residuals[: wanted + 1].max() <= 0.1 * problem.noise(float(values[wanted - 1]))
+        least_seen = LEAST * float(np.finfo(np.float64).eps * values[0])
+        settled = residuals[: wanted + 1].max() <= max(0.1 * problem.noise(float(values[wanted - 1])), least_seen)
         if error <= AIM * problem.tol or settled:
             return values, Y, residuals
 
@@ -223,7 +231,7 @@ def _overlooked(problem: Problem, values: np.ndarray) -> int:
     counted = problem.core.below(problem.factor, low + CUTS[0] * (high - low) - problem.core.shift)
     if counted is None or not counted[1] < (1 - CUTS[0]) * (high - low):
         return 0
-    return max(0, counted[0] - problem.wanted - problem.null.shape[1])
+    return min(max(0, counted[0] - problem.wanted - problem.null.shape[1]), problem.wanted + 1)
 
 
 def _counted(problem: Problem, found: Found) -> tuple[int, Found]:

@@ -18,6 +18,8 @@ import numpy as np
 CLOSED, DOUBTFUL = 1e-13, 1e-5
 #: M times a vector is still that after less than this part of the vector was taken off: rounding of the values alone.
 SAME = 1e-13
+#: Inner products of a basis after a restart may be off by this much; beyond, it is made orthonormal again.
+DRIFT = 1e-10
 
 
 class InverseLanczos:
@@ -77,6 +79,14 @@ class InverseLanczos:
                 self._subtract(w, 0)
             if self._append(w, 0.0):
                 self.band += 1
+
+    def widen(self, size: int) -> None:
+        """Make room for a basis of so many vectors, where there is less."""
+        size, held = min(size, self.rows.shape[1] - self.first), self.first + self.filled
+        if size > self.size:
+            rows, H = np.empty((self.first + size, self.rows.shape[1])), np.zeros((size, size))
+            rows[:held], H[: self.size, : self.size] = self.rows[:held], self.H
+            self.rows, self.H, self.size = rows, H, size
 
     @property
     def _whole(self) -> bool:
@@ -185,6 +195,15 @@ class InverseLanczos:
         self.H[keep : keep + waiting, :keep] = coupling
         self.H[:keep, keep : keep + waiting] = coupling.T
         self.filled, self.expanded, self.restarted = keep + waiting, keep, keep + waiting
+        self._settle()
+
+    def _settle(self) -> None:
+        """Take out what rounding has added up to over many restarts."""
+        basis = self.rows[self.first : self.first + self.filled]
+        inner = basis @ self._image(basis.T)
+        if np.abs(inner - np.eye(self.filled)).max() > DRIFT:
+            basis[:] = np.linalg.solve(np.linalg.cholesky(inner), basis)
+            self.images = {i: self._image(basis[i]) for i in self.images}
 
     def _image(self, w: np.ndarray) -> np.ndarray:
         return w if self.M is None else self.M @ w
