@@ -18,14 +18,25 @@ from krylow.experiments.table2 import gain, render
 ROOT = Path(__file__).parent.parent
 
 
+def seconds_of_methods(row: dict, methods: list[str]) -> tuple[str, str]:
+    """The seconds of those that converged, the least in bold, and those of auto over the least."""
+    right = {m: t for m, t in row["seconds"].items() if row["status"][m] == "CONVERGED"}
+    least = min(right.values(), default=math.nan)
+    shown = {m: f"**{t:.3f}**" if t == least else f"{t:.3f}" for m, t in right.items()}
+    ratio = f"{right[row['auto']] / least:.2f}" if row["auto"] in right else "not converged"
+    return " | ".join(shown.get(m, "") for m in methods), ratio
+
+
 def crossover() -> str:
     (record,) = find(ROOT / "results" / "crossover", kind="crossover")
     methods = record.config["methods"]
     lines = ["| graphs | " + " | ".join(methods) + " | auto |", "| --- |" + " --- |" * (len(methods) + 1)]
     for name, row in record.results.items():
-        seconds = row["seconds"]
-        best = min(seconds.values())
-        cells = [f"**{s:.3f}**" if s == best else f"{s:.3f}" for s in (seconds[m] for m in methods)]
+        right = {m: s for m, s in row["seconds"].items() if row["status"][m] == "CONVERGED"}
+        best = min(right.values(), default=math.nan)
+        cells = [
+            f"**{right[m]:.3f}**" if right.get(m) == best else f"{right[m]:.3f}" if m in right else "" for m in methods
+        ]
         lines.append(f"| {name} | " + " | ".join(cells) + f" | {row['auto']} |")
     return "\n".join([*lines, "", source(record, ROOT / "results" / "crossover")])
 
@@ -40,12 +51,8 @@ def large_choice() -> str:
     for row in r["unseen"]:
         if row["seed"] != seeds[row["graph"]]:
             continue
-        right = {m: t for m, t in row["seconds"].items() if row["status"][m] == "CONVERGED"}
-        least = min(right.values(), default=math.nan)
-        cells = [f"**{right[m]:.3f}**" if right.get(m) == least else f"{right.get(m, math.nan):.3f}" for m in methods]
-        shown = " | ".join("" if cell == "nan" else cell for cell in cells)
-        ratio = f"{right[row['auto']] / least:.2f}" if row["auto"] in right else "not converged"
-        lines.append(f"| {row['graph']} | {row['n']:,} | {row['k']} | {shown} | {row['auto']} | {ratio} |")
+        cells, ratio = seconds_of_methods(row, methods)
+        lines.append(f"| {row['graph']} | {row['n']:,} | {row['k']} | {cells} | {row['auto']} | {ratio} |")
     mean, most, first = r["mean ratio"], r["largest ratio"], r["fastest taken"]
     said = (
         f"Geometric mean of the last column over all seeds: {mean['unseen']:.2f} (on the training graphs "

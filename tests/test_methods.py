@@ -8,6 +8,9 @@ from torch.autograd import gradcheck
 import krylow as kl
 from krylow import InputError
 from krylow.certify import Status
+from krylow.experiments.large.graphs import make
+from krylow.floor import PROOF_LIMIT
+from krylow.graph import as_operator
 from krylow.linalg.fill import core_fill
 from krylow.methods import EXACT_LIMIT, SIGNAL_METHODS, TREE_FILL, choose
 from krylow.nn import GaussianProbe, UnrolledLanczos
@@ -417,6 +420,40 @@ def test_auto_factorises_a_large_graph_that_is_nearly_a_tree_and_not_a_grid():
     path = scipy.sparse.diags_array([np.ones(79), np.ones(79)], offsets=[-1, 1])
     grid = scipy.sparse.kronsum(path, path)
     assert choose(kl.laplacian(grid), 5)[0] == "multilevel"
+
+
+def test_auto_proves_answers_of_up_to_some_thousand_nodes_cheaply():
+    """A light factor proves by itself; what fills up is decomposed while small, then filtered."""
+    for family, n, method in (
+        ("grid", 700, "shift_invert"),
+        ("road", 2000, "shift_invert"),
+        ("sbm20", 700, "exact"),
+        ("sbm20", 1600, "chebyshev"),
+        ("powerlaw", 1600, "exact"),
+        ("sbm20", 3000, "chebyshev"),
+        ("knn2d", 3000, "multilevel"),
+    ):
+        L = as_operator(make(family, n, 0))
+        found = kl.subspace(L, 7)
+        assert found.method == method, found.why
+        assert found.status.name == "CONVERGED"
+        assert found.certificate.proved == (n <= PROOF_LIMIT)
+    assert choose(L, L.n // 6)[0] == "exact"
+    W = scipy.sparse.random_array((1500, 1500), density=0.006, rng=0)
+    scale = scipy.sparse.diags_array(10 ** np.random.default_rng(0).uniform(-2, 2, 1500))
+    assert choose(kl.laplacian(scale @ (W + W.T) @ scale), 5)[0] == "exact"
+
+
+def test_what_a_refinement_measured_is_no_certificate_where_one_is_proved(monkeypatch):
+    """A factor that is not light counts nothing: the dense proof is made, and agrees."""
+    L = as_operator(make("smallworld", 800, 0))
+    sub = kl.subspace(L, 6, method="shift_invert")
+    assert sub.evidence is not None
+    assert not sub.evidence.proved
+    assert sub.certificate.proved
+    assert sub.status.name == "CONVERGED"
+    lam = torch.linalg.eigvalsh(L.to_dense())
+    assert lam[5] < sub.certificate.floor < lam[6]
 
 
 def test_auto_takes_other_methods_where_weights_lie_far_apart():

@@ -159,7 +159,7 @@ class Subspace:
     @cached_property
     def certificate(self) -> Certificate:
         """The evidence, computed when first asked for: k products, and what the floor costs (see the module)."""
-        if self.evidence is not None:
+        if self.evidence is not None and (self.evidence.proved or self.operator.n > PROOF_LIMIT):
             return _from_evidence(self, self.evidence)
         found = certify(
             self.operator,

@@ -34,6 +34,8 @@ from krylow.refine.shift_invert import large_shift_invert
 from krylow.start.communities import community_block
 from krylow.start.gaussian import gaussian
 
+#: Sparse graphs of more nodes are factorised as large ones are: without chains and twigs, by a factor that proves.
+FACTORISED = 500
 #: Least guards of a block whose errors a coarser graph corrects; one is enough where so many columns hold it.
 GUARDS, NARROW = 3, 8
 #: Guards of a block whose errors are corrected through the diagonal: this many where so few vectors are wanted, and
@@ -43,9 +45,12 @@ CORRECTED_GUARDS, FEW = 6, 10
 CONTRAST = 20.0
 
 
-def is_large(L: Operator, k: int) -> bool:
-    """Return whether L is one graph beyond the size whose certificate is proved, of which k is a small part."""
-    return not L.batch_shape and L.n > PROOF_LIMIT and 4 * k <= L.n
+def is_large(L: Operator, k: int, beyond: int | None = None) -> bool:
+    """Return whether L is one graph of more nodes than that, of which k is a small part.
+
+    None: beyond the size whose certificate is proved by a dense factor.
+    """
+    return not L.batch_shape and L.n > (PROOF_LIMIT if beyond is None else beyond) and 4 * k <= L.n
 
 
 def contrast(L: SparseOperator) -> float:

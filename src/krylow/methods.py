@@ -19,7 +19,7 @@ from krylow.answers import Options
 from krylow.certify import Subspace
 from krylow.floor import PROOF_LIMIT
 from krylow.graph import as_operator
-from krylow.large import CONTRAST, contrast
+from krylow.large import CONTRAST, FACTORISED, contrast
 from krylow.linalg.fill import core_fill
 from krylow.linalg.projection import project_by_blocks
 from krylow.operators import FunctionOperator, Operator, SparseOperator
@@ -31,11 +31,11 @@ from krylow.response import chebyshev_lowpass, lanczos_lowpass
 
 __all__ = [
     "EXACT_LIMIT",
-    "FACTOR_LIMIT",
     "GEOMETRIC",
     "METHODS",
     "SIGNAL_METHODS",
     "SPARSE_EXACT_LIMIT",
+    "WIDE_BAND_LIMIT",
     "choose",
     "lowpass",
     "subspace",
@@ -43,10 +43,13 @@ __all__ = [
 
 #: What :func:`lowpass` takes beside ``METHODS``.
 SIGNAL_METHODS = ("lanczos_signal", "polynomial", "polynomial_jackson")
-#: Up to these sizes ``auto`` decomposes a dense and a sparse graph; a larger sparse one it factorises up to the third.
+#: Up to this size ``auto`` decomposes a graph, and up to the second a sparse one whose factor is light; up to the third
+#: if more than an eighth of the frequencies is wanted.
 EXACT_LIMIT = 1000
-SPARSE_EXACT_LIMIT = 500
-FACTOR_LIMIT = 4096
+SPARSE_EXACT_LIMIT = FACTORISED
+WIDE_BAND_LIMIT = 4096
+#: A factor of so many entries a node, by estimate, is light.
+LIGHT_FILL = 30.0
 #: A graph has a geometry if a breadth-first walk meets at most this share of its nodes at a time.
 GEOMETRIC = 0.1
 #: A large graph of so few neighbours a node (a tree has 2), whose factor has at most so many times its own entries by
@@ -250,14 +253,21 @@ def choose(L: Operator, k: int, weights: Any = None) -> tuple[str, str]:
         return "unrolled", "weights were given"
     if isinstance(L, FunctionOperator):
         return "thick_restart", "no entries are known, only products"
-    sparse = isinstance(L, SparseOperator)
-    if L.n <= (SPARSE_EXACT_LIMIT if sparse else EXACT_LIMIT) or (L.n <= PROOF_LIMIT and k > L.n // 8):
+    least = SPARSE_EXACT_LIMIT if isinstance(L, SparseOperator) else EXACT_LIMIT
+    if L.n <= least or (L.n <= WIDE_BAND_LIMIT and k > L.n // 8):
         return "exact", f"a graph of {L.n} nodes is fastest to decompose for k = {k}"
-    if sparse and L.n <= FACTOR_LIMIT and L.device.type == "cpu":
-        return "shift_invert", f"a sparse graph of {L.n} nodes is fastest to factorise"
-    if isinstance(L, SparseOperator) and L.n > FACTOR_LIMIT:
-        return _choose_large(L)
+    if isinstance(L, SparseOperator):
+        return _choose_large(L) if L.n > PROOF_LIMIT else _choose_proved(L)
     return "chebyshev", f"a graph of {L.n} nodes is too large to decompose for k = {k}"
+
+
+def _choose_proved(L: SparseOperator) -> tuple[str, str]:
+    """Return the method for one sparse graph of a size whose certificate is proved, and why."""
+    if L.device.type == "cpu" and core_fill(core_of(L)).entries <= LIGHT_FILL * L.n:
+        return "shift_invert", f"a factor of its {L.n} nodes is light, and proves the answer"
+    if L.n <= EXACT_LIMIT or contrast(L) > CONTRAST or _spread(L) > WIDE_DEGREES:
+        return "exact", f"a graph of {L.n} nodes whose factor is not light is fastest to decompose"
+    return "chebyshev", f"a graph of {L.n} nodes is too large to decompose, and its factor is not light"
 
 
 def _choose_large(L: SparseOperator) -> tuple[str, str]:
@@ -277,8 +287,13 @@ def _choose_large(L: SparseOperator) -> tuple[str, str]:
     seen = f"a walk from one node meets at most {max(widest, 1e-3):.1%} of {L.n} nodes at a time"
     if widest <= GEOMETRIC:
         return "multilevel", f"{seen}, so that coarser graphs are like it"
-    diagonal = L.diagonal().detach().abs()
-    spread = float(diagonal.max() / diagonal.mean()) if bool(diagonal.any()) else 1.0
+    spread = _spread(L)
     if spread > WIDE_DEGREES:
         return "lobpcg", f"{seen}, and its largest degree is {spread:.0f} times the mean"
     return "chebyshev", f"{seen}, so that no coarser graph is like it"
+
+
+def _spread(L: SparseOperator) -> float:
+    """Return the largest degree over the mean; 1 where one is negative, and the diagonal tells nothing."""
+    diagonal = L.diagonal().detach()
+    return float(diagonal.max() / diagonal.mean()) if bool(diagonal.any()) and bool((diagonal >= 0).all()) else 1.0

@@ -143,7 +143,7 @@ def _lobpcg(L: Operator, k: int, options: Options) -> Subspace:
 
 
 def _shift_invert(L: Operator, k: int, options: Options) -> Subspace:
-    if isinstance(L, SparseOperator) and large.is_large(L, k):
+    if isinstance(L, SparseOperator) and large.is_large(L, k, large.FACTORISED):
         return large.shift_invert(L, k, options)
     basis_size = max(options.m or 0, 2 * k, k + 16)
 
