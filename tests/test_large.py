@@ -116,3 +116,13 @@ def test_fewer_guards_are_corrected_where_weights_are_alike():
     assert contrast(alike) < 1.1 < 20 < contrast(apart)
     for L, width in ((alike, 16), (apart, 24)):
         assert f"a block of {width} vectors" in kl.subspace(L, 12, method="lobpcg", max_products=1000).why
+
+
+@pytest.mark.parametrize(("k", "status"), [(4, Status.NO_GAP), (5, Status.CONVERGED)])
+def test_null_vectors_are_proved_by_components(k, status):
+    W = scipy.sparse.block_diag([scipy.sparse.csr_array(np.ones((200, 200)) - np.eye(200))] * 5, format="csr")
+    found = kl.subspace(kl.laplacian(W), k, method="shift_invert")
+    assert found.status is status
+    assert found.certificate.proved
+    assert found.passes == 0
+    assert float(found.certificate.floor) == 0

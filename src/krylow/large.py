@@ -246,5 +246,5 @@ def _null_answer(L: Operator, null: NullSpace, k: int) -> Ritz:
     zero = torch.zeros(k, dtype=L.dtype, device=L.device)
     rounding = L.n * torch.finfo(L.dtype).eps ** 2
     unique = k if null.count == k else 0
-    evidence = Evidence(error=rounding, floor=0.0, well_defined=unique, residuals=zero.to(torch.float64))
+    evidence = Evidence(error=rounding, floor=0.0, well_defined=unique, residuals=zero.to(torch.float64), proved=True)
     return Ritz(zero, null.basis(k, L.dtype), zero, evidence=evidence)

@@ -23,7 +23,7 @@ from krylow.large import CONTRAST, FACTORISED, contrast
 from krylow.linalg.fill import core_fill
 from krylow.linalg.projection import project_by_blocks
 from krylow.operators import FunctionOperator, Operator, SparseOperator
-from krylow.operators.walks import walk
+from krylow.operators.walks import components_of, walk
 from krylow.recipes import METHODS, RECIPES, up_to
 from krylow.refine.condensed import core_of
 from krylow.refine.progress import Callback
@@ -31,11 +31,11 @@ from krylow.response import chebyshev_lowpass, lanczos_lowpass
 
 __all__ = [
     "EXACT_LIMIT",
+    "FACTOR_LIMIT",
     "GEOMETRIC",
     "METHODS",
     "SIGNAL_METHODS",
     "SPARSE_EXACT_LIMIT",
-    "WIDE_BAND_LIMIT",
     "choose",
     "lowpass",
     "subspace",
@@ -43,13 +43,13 @@ __all__ = [
 
 #: What :func:`lowpass` takes beside ``METHODS``.
 SIGNAL_METHODS = ("lanczos_signal", "polynomial", "polynomial_jackson")
-#: Up to this size ``auto`` decomposes a graph, and up to the second a sparse one whose factor is light; up to the third
-#: if more than an eighth of the frequencies is wanted.
+#: Up to this size ``auto`` decomposes a graph, and up to the second a sparse one whose factor is light; that one it
+#: factorises up to the third. Up to there it decomposes where more than an eighth of the frequencies is wanted.
 EXACT_LIMIT = 1000
 SPARSE_EXACT_LIMIT = FACTORISED
-WIDE_BAND_LIMIT = 4096
+FACTOR_LIMIT = 4096
 #: A factor of so many entries a node, by estimate, is light.
-LIGHT_FILL = 30.0
+LIGHT_FILL = 90.0
 #: A graph has a geometry if a breadth-first walk meets at most this share of its nodes at a time.
 GEOMETRIC = 0.1
 #: A large graph of so few neighbours a node (a tree has 2), whose factor has at most so many times its own entries by
@@ -254,18 +254,19 @@ def choose(L: Operator, k: int, weights: Any = None) -> tuple[str, str]:
     if isinstance(L, FunctionOperator):
         return "thick_restart", "no entries are known, only products"
     least = SPARSE_EXACT_LIMIT if isinstance(L, SparseOperator) else EXACT_LIMIT
-    if L.n <= least or (L.n <= WIDE_BAND_LIMIT and k > L.n // 8):
+    if L.n <= least or (L.n <= FACTOR_LIMIT and k > L.n // 8):
         return "exact", f"a graph of {L.n} nodes is fastest to decompose for k = {k}"
     if isinstance(L, SparseOperator):
+        if L.n <= FACTOR_LIMIT and L.device.type == "cpu" and core_fill(core_of(L)).entries <= LIGHT_FILL * L.n:
+            return "shift_invert", f"a factor of its {L.n} nodes is light, and proves the answer"
         return _choose_large(L) if L.n > PROOF_LIMIT else _choose_proved(L)
     return "chebyshev", f"a graph of {L.n} nodes is too large to decompose for k = {k}"
 
 
 def _choose_proved(L: SparseOperator) -> tuple[str, str]:
-    """Return the method for one sparse graph of a size whose certificate is proved, and why."""
-    if L.device.type == "cpu" and core_fill(core_of(L)).entries <= LIGHT_FILL * L.n:
-        return "shift_invert", f"a factor of its {L.n} nodes is light, and proves the answer"
-    if L.n <= EXACT_LIMIT or contrast(L) > CONTRAST or _spread(L) > WIDE_DEGREES:
+    """Return the method for one sparse graph whose certificate a dense factor proves, since no light one does."""
+    # A filter takes long where frequencies are hidden among far larger ones, or as often zero as there are components.
+    if L.n <= EXACT_LIMIT or contrast(L) > CONTRAST or _spread(L) > WIDE_DEGREES or components_of(L)[1] > 1:
         return "exact", f"a graph of {L.n} nodes whose factor is not light is fastest to decompose"
     return "chebyshev", f"a graph of {L.n} nodes is too large to decompose, and its factor is not light"
 

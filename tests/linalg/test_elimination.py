@@ -61,7 +61,7 @@ def test_solves_are_those_of_the_whole(slowest, light, monkeypatch):
     L, shift = roads(seed=1, weighted=True), 0.1
     core = condense(L, shift, slowest)
     factor = Factor(core.S)
-    assert factor.light == bool(light)
+    assert factor.counts == bool(light)
     X = np.random.default_rng(0).standard_normal((L.shape[0], 4))
     expected = np.linalg.solve(L.toarray() + shift * np.eye(L.shape[0]), X)
     np.testing.assert_allclose(core.solve(factor, X), expected, rtol=0, atol=1e-11)

@@ -73,3 +73,15 @@ def test_one_eigenvalue_in_the_whole_block():
     pairs = chebyshev_subspace(operator, X, 2, tol=1e-8, max_products=500)
     assert pairs.X.isfinite().all()
     np.testing.assert_allclose(pairs.theta, 11)
+
+
+@pytest.mark.parametrize("k", [4, 20])
+def test_a_cut_inside_copies_that_fill_the_rest_of_the_block_is_named(k):
+    """A cube in ten dimensions: frequencies of 10 and 45 copies."""
+    edge = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=F64)
+    L = torch.zeros(1, 1, dtype=F64)
+    for _ in range(10):
+        L = torch.kron(L, torch.eye(2, dtype=F64)) + torch.kron(torch.eye(len(L), dtype=F64), edge)
+    found = kl.subspace(L, k, method="chebyshev", max_products=10_000)
+    assert found.status is kl.Status.NO_GAP
+    assert int(found.certificate.well_defined) == (1 if k < 11 else 11)

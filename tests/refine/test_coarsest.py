@@ -6,6 +6,8 @@ import scipy.sparse
 import torch
 
 import krylow as kl
+from krylow.experiments.large.graphs import make
+from krylow.graph import as_operator
 from krylow.linalg import elimination
 from krylow.refine import coarsest
 from krylow.refine.coarsest import solve_coarsest
@@ -76,3 +78,14 @@ def test_signed_graphs_are_shifted_above_zero():
     L = sparse(W)
     found = solve_coarsest(L, 3, 6, 1e-10)
     np.testing.assert_allclose(found.theta[:3], torch.linalg.eigvalsh(L.to_dense())[:3], atol=1e-7)
+
+
+def test_a_few_hundred_nodes_are_factorised_however_much_that_fills():
+    """Solves with the factor are what a finer graph's answer is corrected by."""
+    L = as_operator(make("sbm20", 700, 0))
+    assert coarsest.DECOMPOSED < L.n <= coarsest.SMALL
+    assert coarsest.estimate_fill(L).entries > coarsest.ENTRIES * L.n
+    found = solve_coarsest(L, 20, 24, 1e-10)
+    torch.testing.assert_close(found.theta[:20], torch.linalg.eigvalsh(L.to_dense())[:20], atol=1e-9, rtol=1e-6)
+    y = torch.randn(L.n, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(L @ found.inverse(y - y.mean()), y - y.mean(), atol=1e-3, rtol=0)

@@ -280,3 +280,14 @@ def test_a_cut_inside_many_copies_is_named_and_ends():
     defined = int(sub.certificate.well_defined)
     assert lam[defined] - lam[defined - 1] > 1e-6
     np.testing.assert_allclose(lam[defined:k], lam[k], atol=1e-9)
+
+
+@pytest.mark.parametrize("k", [13, 16, 25])
+def test_copies_next_to_a_gap_that_is_none(way, k):
+    """Cliques in a row by edges over orders of magnitude: values next to the copies of a frequency look like a gap."""
+    rng, number, size = np.random.default_rng(0), 12, 40
+    W = scipy.sparse.lil_array(scipy.sparse.block_diag([np.ones((size, size)) - np.eye(size)] * number))
+    for i in range(number - 1):
+        W[i * size, (i + 1) * size + 1] = W[(i + 1) * size + 1, i * size] = 10 ** rng.uniform(-6, 0)
+    sub = kl.subspace(kl.laplacian(scipy.sparse.csr_array(W)), k, method="shift_invert")
+    assert sub.status.name == "NO_GAP" if way in ("condensed", "whole") else sub.status.name != "CONVERGED"

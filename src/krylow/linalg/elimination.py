@@ -33,10 +33,9 @@ from krylow.linalg.minimum_degree import minimum_degree
 from krylow.operators.compiled import available, loop
 from krylow.operators.walks import components_of_rows
 
-#: Entries a row of both factors up to which one is light: it takes little time to make it again.
-LIGHT = 40
-#: And up to which our own loops, which take a block of columns together, are faster than SuperLU's.
-OWN = 150
+#: Entries a row of both factors up to which one is light: our own loops, which take a block of columns together, are
+#: faster than SuperLU's, and to count is no dearer than to look for what was missed by another start.
+LIGHT = 150
 #: Of SuperLU, for symmetric matrices.
 SYMMETRIC: dict[str, Any] = {
     "permc_spec": "MMD_AT_PLUS_A",
@@ -156,7 +155,7 @@ class Condensed:
         not light. With r the :attr:`reach`, $S - \sigma' M$ at $\sigma' = \sigma / (1 - \sigma r)$ lies below what
         would be left of $L - \sigma I$: the count may then include what is between the two numbers.
         """
-        if not factor.light:
+        if not factor.counts:
             return None
         if self.M is None:
             return factor.negative_pivots(_whole(self.matrix, -sigma).S)
@@ -233,15 +232,13 @@ class Factor:
     """
 
     def __init__(self, S: Any, place: np.ndarray | None = None) -> None:
-        self.n, self.light, self._lu = S.shape[0], False, None
+        self.n, self._lu = S.shape[0], None
         if available():
             self._place = _order(_columns(S)) if place is None else place
             self._at = np.empty_like(self._place)
             self._at[self._place] = np.arange(self.n)
             self._parent, counts = loop(factor_kernels.tree_and_counts)(S.indptr, S.indices, self._place, self._at)
-            entries = 2 * (int(counts.sum()) + self.n)
-            self.light = entries <= LIGHT * self.n
-            if entries <= OWN * self.n:
+            if 2 * (int(counts.sum()) + self.n) <= LIGHT * self.n:
                 self._start = np.concatenate([[0], np.cumsum(counts)])
                 where, G, D, _ = self._factorise(S)
                 self._parts = {np.dtype(np.float64): (self._start, where, G, D)}
@@ -254,7 +251,7 @@ class Factor:
 
     @property
     def counts(self) -> bool:
-        """Whether the factor is our own, whose pivots are known."""
+        """Whether the factor is light: our own, whose pivots are known."""
         return self._lu is None
 
     def negative_pivots(self, S: Any) -> tuple[int, float]:

@@ -52,6 +52,9 @@ SAME, PATIENCE = 1e-5, 8
 #: A start that is not random has to do in so many sweeps, or twice as many looks if only hidden vectors are left to
 #: look for, with a gap by this factor.
 TRIALS, CLEAR = 4, 1.5
+#: The last Ritz value is the k-th one's own if they differ by this part of the band; the interval then begins this part
+#: of the way up from it.
+LAST, BEYOND = 1e-3, 0.03
 #: The filter's degree aims at this much growth of the k-th vector over the block's last one in one sweep.
 GROWTH = 1e3
 DEGREES = (6, 64)
@@ -116,6 +119,9 @@ def chebyshev_subspace(
             break
         flat = cut <= first  # one eigenvalue in the whole block: any interval above it serves
         cut = torch.where(flat, (first + high) / 2, cut)
+        # One eigenvalue from the k-th to the last, of which there may be more outside: from there on nothing grows.
+        last = cut - ritz.theta[..., k - 1] <= LAST * (cut - first)
+        cut = torch.where(last, cut + BEYOND * (high - cut), cut)
         high_now = torch.where(high > cut, high, cut + 1)
         first = torch.where(first < cut, first, cut - 1)
         try:

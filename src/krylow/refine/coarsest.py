@@ -25,8 +25,9 @@ from krylow.refine.inverse_lanczos import InverseLanczos
 
 #: Graphs of up to this many nodes are decomposed.
 DECOMPOSED = 400
-#: Graphs of up to this many nodes are factorised if a row of the factor has at most this many entries by estimate.
-FACTORISED, ENTRIES = 40_000, 80.0
+#: Graphs of up to this many nodes are factorised if a row of the factor has at most this many entries by estimate, and
+#: up to the third whatever it has.
+FACTORISED, ENTRIES, SMALL = 40_000, 80.0, 1000
 #: The shift below the spectrum, over its top.
 SHIFT = 1e-6
 #: Least starts of Lanczos' recurrence, as many copies of a repeated frequency being found for sure, and frequencies a
@@ -62,7 +63,7 @@ def solve_coarsest(C: SparseOperator, k: int, width: int, tol: float) -> Coarses
     """
     if C.n <= max(DECOMPOSED, 3 * width):
         return Coarsest(*lowest_eigenpairs(C.to_dense(), width))
-    if C.n > FACTORISED or C.device.type != "cpu" or estimate_fill(C).entries > ENTRIES * C.n:
+    if C.n > FACTORISED or C.device.type != "cpu" or (C.n > SMALL and estimate_fill(C).entries > ENTRIES * C.n):
         return None
     low, high = (float(bound) for bound in C.gershgorin())
     shift = SHIFT * high - min(low, 0.0)

@@ -48,12 +48,11 @@ CUTS = (0.7, 0.3)
 #: Products after another start, which is to find what those before it have missed, and starts that there is room for
 #: from the beginning.
 PROBE, STARTS = 16, 16
-#: Residuals of the inverse that rounding leaves, in eps times its largest value.
-LEAST = 16.0
 #: Least vectors that take longer to improve than to count beforehand whether one is missing.
 MANY = 16
-#: Values that differ by less, relatively, after another start are the same.
-SAME = 1e-3
+#: Values that differ by less, relatively, after another start are the same, if that is less than this part of a gap
+#: that is believed in: it may be between copies.
+SAME, OF_GAP = 1e-3, 0.1
 
 
 def condensed_inverse(
@@ -178,10 +177,10 @@ def _run(problem: Problem, size: int, rng: np.random.Generator) -> Found | None:
         found = settled(problem, lanczos.advanced(Y[:, : wanted + 1]), values, residuals)
         if found is None:
             return None
-        if factor.light:
+        if factor.counts:
             missed, found = _counted(problem, found)
         else:
-            missed = int((np.abs(values[:wanted] - before) > SAME * values[:wanted]).any())
+            missed = int((np.abs(values[:wanted] - before) > _same(problem, values)).any())
             before = values[:wanted].copy()
         if not missed:
             discard(lanczos.rows)  # the heap would keep their room beside that of the whole graph's vectors
@@ -190,6 +189,14 @@ def _run(problem: Problem, size: int, rng: np.random.Generator) -> Found | None:
         if missed <= 0 or problem.most <= 0:
             return replace(found, error=math.inf, apart=wanted)
         starts, least = starts + missed, _start_more(lanczos, missed, wanted)
+
+
+def _same(problem: Problem, values: np.ndarray) -> np.ndarray:
+    """Return by how much each wanted value may differ after another start that has found nothing new."""
+    wanted = problem.wanted
+    gap = float(values[wanted - 1] - values[wanted]) if values.size > wanted else math.inf
+    same = SAME * values[:wanted]
+    return np.minimum(same, OF_GAP * gap) if gap > problem.noise(values) else same
 
 
 def _start_more(lanczos: InverseLanczos, count: int, wanted: int) -> int:
@@ -217,8 +224,7 @@ def _iterate(lanczos: InverseLanczos, problem: Problem, least: int) -> tuple[np.
         if values.size <= wanted:
             continue
         error = problem.error(values, residuals, float(values[wanted] + residuals[wanted]))
-        least_seen = LEAST * float(np.finfo(np.float64).eps * values[0])
-        settled = residuals[: wanted + 1].max() <= max(0.1 * problem.noise(float(values[wanted - 1])), least_seen)
+        settled = residuals[: wanted + 1].max() <= problem.noise(values)
         if error <= AIM * problem.tol or settled:
             return values, Y, residuals
 
@@ -237,7 +243,7 @@ def _overlooked(problem: Problem, values: np.ndarray) -> int:
 def _counted(problem: Problem, found: Found) -> tuple[int, Found]:
     """Return how many frequencies below the cut were missed, and the pairs with the bound that the count proves."""
     last = found.apart
-    if not problem.factor.light or last == 0:
+    if not problem.factor.counts or last == 0:
         return 0, found
     # One over values of the inverse: quotients of L may be far above, for what a vector leaks at high frequencies.
     low, high = (1 / float(value) for value in found.values[last - 1 : last + 1])

@@ -21,8 +21,8 @@ from krylow.linalg.elimination import Condensed, Factor
 #: Most steps of inverse iteration, the part of the error that one has to leave at most, and the part of
 #: the error asked for that ends them.
 POLISH, PAYS, POLISHED = 6, 0.5, 0.4
-#: Rounding of one over a frequency, in eps times the norm of L times its square.
-ROUNDING = 64
+#: Rounding of one over a frequency, in eps times the norm of L times its square, and in eps times the largest one.
+ROUNDING, LEAST = 64, 16
 #: Numbers of a block that are worked on at a time, in whole rows.
 CHUNK = 1 << 16
 
@@ -40,9 +40,10 @@ class Problem:
     tol: float
     most: int  #: products of the inverse that are left
 
-    def noise(self, value: float) -> float:
-        """Return by how much a value of the inverse may be off."""
-        return ROUNDING * float(np.finfo(np.float64).eps) * self.norm * value**2
+    def noise(self, values: np.ndarray) -> float:
+        """Return by how much the last wanted value of the inverse, of these that fall, may be off."""
+        last = float(values[self.wanted - 1])
+        return float(np.finfo(np.float64).eps) * (ROUNDING * self.norm * last**2 + LEAST * float(values[0]))
 
     def error(self, values: np.ndarray, residuals: np.ndarray, ceiling: float) -> float:
         """Return the bound of the error, given a number above all values that are dropped."""
@@ -50,7 +51,7 @@ class Problem:
         gaps = wanted - ceiling
         if not gaps[-1] > 0:
             return math.inf
-        rounding = self.noise(float(wanted[-1])) / float(gaps[-1])
+        rounding = self.noise(values) / float(gaps[-1])
         return min(1.0, float(((residuals[: self.wanted] / gaps) ** 2).sum()) / self.k + rounding**2)
 
 
@@ -90,7 +91,7 @@ def judged(problem: Problem, X: np.ndarray, values: np.ndarray, residuals: np.nd
     """Return pairs of the whole graph, or of its core if that is the whole, with the bound of their error."""
     wanted = problem.wanted
     values, residuals = values[: wanted + 1], residuals[: wanted + 1]
-    noise = problem.noise(float(values[wanted - 1])) + residuals**2 / values
+    noise = problem.noise(values) + residuals**2 / values
     shows = values[:-1] - values[1:] > noise[:-1] + noise[1:]
     settled = residuals.max() <= 1e-4 * values[wanted]
     apart = int(np.flatnonzero(np.append(True, shows))[-1]) if settled else wanted
