@@ -99,11 +99,12 @@ def multilevel(L: Operator, k: int, options: Options) -> Subspace:
 
     def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
         S = A if isinstance(A, SparseOperator) else _sparse(A)
+        looped = null is None or null.count < null.components  # one guard tells too little of errors there
         pairs = multilevel_subspace(
             S,
             _null_vector(A, null),
             k,
-            width,
+            _width(L, k, options, guards=GUARDS, line=NARROW) if looped else width,
             tol=options.tol,
             max_products=options.max_products or 4000 * width,
             generator=options.generator or torch.Generator(device=A.device).manual_seed(0),
@@ -114,7 +115,7 @@ def multilevel(L: Operator, k: int, options: Options) -> Subspace:
             A.passes += S.passes
         return pairs
 
-    why = f"coarser graphs, then a block of {width} vectors"
+    why = f"coarser graphs, then a block of {width} vectors or more"
     return _solved(L, k, run, why, tol=options.tol)
 
 

@@ -180,3 +180,17 @@ def test_cycles_that_do_not_pay_with_one_guard_are_tried_with_more(monkeypatch):
     widths.clear()
     kl.subspace(L, 11, method="multilevel", tol=1e-3)  # five guards: sweeps go on
     assert widths == [16]
+
+
+@pytest.mark.parametrize(("seed", "k"), [(0, 6), (1, 4), (2, 6), (3, 15)])
+def test_errors_are_not_underrated_where_there_are_self_loops(seed, k):
+    """Aggregates overrate differences over edges, and not self-loops, which are a good part of a frequency."""
+    rng, n = np.random.default_rng(seed), 5000
+    loops = np.zeros(n)
+    loops[rng.integers(n, size=n // 20)] = 3 * rng.random(n // 20)
+    L = kl.laplacian(neighbours(n, seed) + scipy.sparse.diags_array(loops), "generalized")
+    _, U = truth(L.to_scipy(), k)
+    for tol in (1e-3, 1e-6):
+        found = kl.subspace(L, k, method="multilevel", tol=tol)
+        assert found.status == Status.CONVERGED
+        assert error(found.basis, U, k) <= float(found.error_bound)

@@ -48,6 +48,11 @@ DOUBTED = 1.0
 #: By how much an error is underrated, over the share of nodes that are aggregates by themselves: where weights differ
 #: by orders of magnitude, some frequencies are too low for the smoother and too local for the coarser graph.
 ALONE = 40.0
+#: And where L has a diagonal beside differences over edges (self-loops): aggregates overrate the latter alone, and of
+#: that less is seen in frequencies.
+LOOPED = 4.0
+#: A frequency, or what L makes of a vector, is zero if it is this part of the spectrum's top.
+NULL = 1e-9
 #: Rounding of a difference of sums, in eps of the larger ones: residuals are not said to be less.
 BLUR = 2.0
 #: Columns this near to depending on each other are left to a filter that makes them orthonormal.
@@ -106,6 +111,8 @@ def run_cycles(
         degree = max(degree, SMOOTHING_WIDE)
     inner = coarse.V.double().mT @ coarse.V.double()
     turn: Tensor | None = None
+    looped = float((level.coarse @ level.vector / level.vector).abs().max()) > NULL * block.high
+    underrated = (1 + ALONE * level.alone) * (LOOPED if looped else 1.0)
     exactly = not rough(DOUBT * tol) and ALONE * level.alone > 1  # what rounding leaves is doubted, too
     try:
         for _ in range(CYCLES):
@@ -121,7 +128,7 @@ def run_cycles(
             total = float(block.theta[:k].sum())
             optimism = max(1.0, (foretold[0] - total + look.left) / max(foretold[1], 1e-300)) if foretold else 1.0
             foretold = total, look.left
-            doubt = optimism * (1 + ALONE * level.alone)
+            doubt = optimism * underrated
             block.leakage = (doubt**0.5 * block.leakage).clamp(max=1)
             block.sweeps = 2
             outcome = judge(block, D, k, tol, mixing=doubt**0.5 * look.mixing)
@@ -191,7 +198,7 @@ def _look(
     del made  # what is large of it
     block.rest()
     below = coarse.theta.cpu()
-    live = (block.theta > 1e-9 * block.high) & (below > 1e-9 * block.high)
+    live = (block.theta > NULL * block.high) & (below > NULL * block.high)
     live[k:] = False
     factor = float((below[live] / block.theta[live]).median()) if bool(live.any()) else 1.0
     shift = factor * theta.clamp(max=float(theta[k - 1]))
