@@ -440,7 +440,7 @@ class Search:
         pencil.operator.three_term(pencil.from_graph_(y), None, 1.0, 0.0, out=right)
         right.add_(y.div_(pencil.root).div_(pencil.root).mul_((pencil.shift - self.theta[group]).to(y)))
         W, room = pencil.solve(right, degree, self._low, self._deep, y, other)
-        if not bool(W.isfinite().all()):
+        if not bool(lengths(W).isfinite().all()):
             return None
         W = self._orthonormalized(pencil.to_graph_(W))
         return self._ritz(W, right, room)
