@@ -18,9 +18,9 @@ from krylow.experiments.table2 import gain, render
 ROOT = Path(__file__).parent.parent
 
 
-def seconds_of_methods(row: dict, methods: list[str]) -> tuple[str, str]:
-    """The seconds of those that converged, the least in bold, and those of auto over the least."""
-    right = {m: t for m, t in row["seconds"].items() if row["status"][m] == "CONVERGED"}
+def seconds_of_methods(row: dict, methods: list[str], ends: tuple[str, ...] = ("CONVERGED",)) -> tuple[str, str]:
+    """The seconds of those that ended in one of these statuses, the least in bold, and those of auto over the least."""
+    right = {m: t for m, t in row["seconds"].items() if row["status"][m] in ends}
     least = min(right.values(), default=math.nan)
     shown = {m: f"**{t:.3f}**" if t == least else f"{t:.3f}" for m, t in right.items()}
     ratio = f"{right[row['auto']] / least:.2f}" if row["auto"] in right else "not converged"
@@ -32,12 +32,8 @@ def crossover() -> str:
     methods = record.config["methods"]
     lines = ["| graphs | " + " | ".join(methods) + " | auto |", "| --- |" + " --- |" * (len(methods) + 1)]
     for name, row in record.results.items():
-        right = {m: s for m, s in row["seconds"].items() if row["status"][m] == "CONVERGED"}
-        best = min(right.values(), default=math.nan)
-        cells = [
-            f"**{right[m]:.3f}**" if right.get(m) == best else f"{right[m]:.3f}" if m in right else "" for m in methods
-        ]
-        lines.append(f"| {name} | " + " | ".join(cells) + f" | {row['auto']} |")
+        cells, _ = seconds_of_methods(row, methods, ("CONVERGED", "NO_GAP"))
+        lines.append(f"| {name} | {cells} | {row['auto']} |")
     return "\n".join([*lines, "", source(record, ROOT / "results" / "crossover")])
 
 
