@@ -30,8 +30,7 @@ def lifted_dense(L: Operator) -> Tensor:
     dense = L.to_dense()
     if L.mask is None:
         return dense
-    norm = L.norm_bound()[..., None]
-    top = 2 * torch.where(norm > 0, norm, torch.ones_like(norm))  # of L's own size, whose rounding it would raise
+    top = 2 * L.norm_bound()[..., None] + 1
     return dense + torch.diag_embed(torch.where(L.mask, torch.zeros_like(top), top))
 
 

@@ -19,8 +19,8 @@ from krylow.refine.ritz import Ritz, rotate, settled
 
 #: Sweeps between two looks at the error estimate.
 SWEEPS = 20
-#: Binary exponent of the norm of what it is given. It changes its arithmetic at residuals of 1e-8, whatever the norm, and
-#: then stalls: far below the residuals that are asked for here.
+#: Binary exponent of the norm of what it is given. It changes its arithmetic at residuals of 1e-8, whatever the norm,
+#: and then stalls: far below the residuals that are asked for here.
 NORM = 16
 
 
