@@ -117,9 +117,10 @@ def preconditioned_subspace(
     X = start()
     for dtype in (torch.float32, torch.float64)[not _single_suffices(D, shift, tol) :]:
         pairs, settled = _search(A, D, X.to(dtype), k, null, shift, tol, max_products, watch)
-        if not settled or pairs.evidence is None or pairs.evidence.error <= tol:
+        known = pairs.evidence
+        if not settled or known is None or known.error <= tol or known.well_defined < k:
             break
-        # Rounding of the search is all that is left of the error: once more from there, in double precision.
+        # There is a gap, and rounding of the search is all that is left of the error: once more in double precision.
         X = start()
         X[:, :k] = pairs.X.to(X.dtype)
     L.products += A.products + D.products
