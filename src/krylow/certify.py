@@ -18,14 +18,17 @@ import torch
 from torch import Tensor
 
 from krylow import _checks
-from krylow.floor import PROOF_LIMIT, complement_probe, estimated_floor, proved_floor
+from krylow.floor import PROBE_STEPS, PROOF_LIMIT, complement_probe, estimated_floor, proved_floor
 from krylow.linalg.bounds import davis_kahan
+from krylow.linalg.row_blocks import exact_gram
 from krylow.operators import FunctionOperator, Operator
 from krylow.refine.chebyshev import chebyshev_filter
 from krylow.refine.ritz import SETTLED_POWER, Evidence
 
 #: A gap below this many eps * sqrt(n) * ||L|| cannot be told from none.
 GAP_EPS = 8
+#: Inner products of k columns are orthonormal to rounding within k times this many eps.
+ROUNDING_EPS = 64
 #: Degree of the polynomial that sharpens the bound: it grows to cosh of this at theta_k, up to a largest degree.
 SHARPENING = 2.0
 MOST_DEGREE = 512
@@ -159,6 +162,17 @@ class Subspace:
     @cached_property
     def certificate(self) -> Certificate:
         """The evidence, computed when first asked for: k products, and what the floor costs (see the module)."""
+        found = self._evidence()
+        deviation = _deviation(self.basis.detach())
+        if not bool((deviation > 0).any()):
+            return found
+        error = found.error_bound + deviation.to(found.error_bound)
+        statuses = found.statuses.clone()
+        statuses[(statuses == Status.CONVERGED) & (error > _goal(self.tol, self.basis.dtype))] = Status.MAX_STEPS
+        return replace(found, error_bound=error, statuses=statuses)
+
+    def _evidence(self) -> Certificate:
+        """Return the evidence for the span of the basis."""
         if self.evidence is not None and (self.evidence.proved or self.operator.n > PROOF_LIMIT):
             return _from_evidence(self, self.evidence)
         found = certify(
@@ -198,6 +212,28 @@ class Subspace:
             f"Subspace(method={self.method!r}, shape={tuple(self.basis.shape)}, products={self.products}, "
             f"passes={self.passes})"
         )
+
+
+def _goal(tol: float, dtype: torch.dtype) -> float:
+    """Return the error bound that counts as converged: no less than rounding."""
+    return max(tol, 4 * torch.finfo(dtype).eps)
+
+
+def _deviation(basis: Tensor) -> Tensor:
+    r"""Return the error that a basis B has because it is not orthonormal, ``(*batch,)``; 0 where that is rounding.
+
+    If Q is orthonormal and spans the same space, $(I - B B^\top) U = (I - Q Q^\top) U + (Q Q^\top - B B^\top) U$ is
+    a sum of orthogonal parts, and the norm of the second is at most that of $B^\top B - I$.
+    """
+    if basis.ndim == 2:
+        gram = exact_gram(basis)
+    else:
+        wide = basis.to(torch.float64)
+        gram = wide.mT @ wide
+    there = gram.diagonal(dim1=-2, dim2=-1) > 0
+    off = torch.linalg.matrix_norm(gram - torch.diag_embed(there.to(gram.dtype)))
+    rounding = ROUNDING_EPS * basis.shape[-1] * torch.finfo(basis.dtype).eps
+    return torch.where(off > rounding, off.square() / basis.shape[-1], torch.zeros_like(off))
 
 
 def _interrupted(statuses: Tensor) -> Tensor:
@@ -289,10 +325,11 @@ def _certify(
         following = torch.where(lost, lowest, following)
         following_residual = residual if following_residual is None else torch.where(lost, residual, following_residual)
     proved = exact or (L.n <= PROOF_LIMIT and not isinstance(L, FunctionOperator))
+    factored = proved or L.n <= PROBE_STEPS  # so few products of a function cost no more than an estimate
     below = torch.zeros_like(everything)  # whether the complement is known to reach below the cut
     if exact:
         floor = following - noise / GAP_EPS
-    elif proved:
+    elif factored:
         floor, below = proved_floor(A, X, theta_k, following, total, norm, noise, cutoff)
     else:
         floor, below = estimated_floor(A, X, theta_k, following, following_residual, total, noise)
@@ -314,12 +351,12 @@ def _certify(
     error = torch.where(missing.any(-1), torch.full_like(error, torch.inf), error)
     small = total <= eps**SETTLED_POWER * norm
     tied = no_gap & small & ~below
-    if not proved:  # a guard that has not settled shows no gap either, but does not show that there is none
+    if not factored:  # a guard that has not settled shows no gap either, but does not show that there is none
         tied = tied & (following - theta_k <= 10 * total + noise)
     codes = torch.full_like(L.sizes, Status.MAX_STEPS)
     codes[tied] = Status.NO_GAP
     codes[no_gap & small & below] = Status.MISSED
-    codes[error <= max(tol, 4 * eps)] = Status.CONVERGED
+    codes[error <= _goal(tol, basis.dtype)] = Status.CONVERGED
     codes[missing.any(-1)] = Status.BREAKDOWN
     return Certificate(
         residuals=residuals.to(basis.dtype),

@@ -14,6 +14,7 @@ from torch import Tensor
 from krylow.extract import ritz
 from krylow.operators import FunctionOperator, Operator
 from krylow.refine.lanczos import lanczos
+from krylow.refine.ritz import CONVERGED_PART
 from krylow.start.gaussian import gaussian
 
 #: Largest graph whose gap is proved by factorisation.
@@ -86,12 +87,23 @@ def estimated_floor(
 
     The smallest eigenvalue of L on the complement is a lower bound of lambda_{k+1}, whatever X is (Cauchy). Methods
     that look for repeated eigenvalues have seen it as their own next Ritz pair, and are believed unless a run from a
-    random vector sees a lower one; for the others that run is all there is.
+    random vector sees a lower one; for the others that run is all there is. Either has to have converged: a value whose
+    residual is not small against its distance from theta_k, or that is above the Ritz value ``following``, may be that
+    of a vector that falls below the cut yet. There is no floor then.
     """
     lowest, residual = complement_probe(A, X)
-    floor = lowest - residual if following_residual is None else following - following_residual.to(theta_k.dtype)
     below = lowest < theta_k - torch.maximum(10 * total, noise)
-    return torch.where(below, torch.full_like(floor, -torch.inf), floor), below
+    none = torch.full_like(lowest, -torch.inf)
+    near = lowest <= following + CONVERGED_PART * (following - theta_k)
+    floor = torch.where(near & _converged(lowest, residual, theta_k), lowest - residual, none)
+    if following_residual is not None:
+        known = following_residual.to(theta_k.dtype)
+        floor = torch.where(_converged(following, known, theta_k), following - known, floor)
+    return torch.where(below, none, floor), below
+
+
+def _converged(value: Tensor, residual: Tensor, theta_k: Tensor) -> Tensor:
+    return residual <= CONVERGED_PART * (value - theta_k)
 
 
 def complement_probe(A: Operator, X: Tensor) -> tuple[Tensor, Tensor]:

@@ -220,6 +220,11 @@ def test_products_are_bounded_and_the_answer_then_claims_nothing():
     assert found.basis.isfinite().all()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_rounding_of_a_search_in_single_precision_is_not_the_last_word(seed):
+    assert kl.subspace(kl.laplacian(power_law()), 9, method="lobpcg", tol=1e-8, seed=seed).status == Status.CONVERGED
+
+
 def test_progress_and_interruption():
     L = kl.laplacian(power_law())
     seen = []

@@ -11,6 +11,14 @@ from torch import Tensor
 from krylow.operators.compiled import compiled
 
 
+def polished(X: Tensor) -> Tensor:
+    r"""Return nearly orthonormal columns, or zero ones, orthonormal to rounding: $X (3 I - X^\top X) / 2$.
+
+    A step of Newton and Schulz for the nearest orthonormal columns: a deviation d becomes one of order $d^2$.
+    """
+    return 1.5 * X - 0.5 * (X @ (X.mT @ X))
+
+
 def gram_schmidt(X: Tensor, tiny: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return Q, R with X = Q R, dependent columns of Q zero, and which columns are not, ``(*batch, k)``.
 

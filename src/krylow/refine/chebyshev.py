@@ -122,8 +122,10 @@ def chebyshev_subspace(
         # One eigenvalue from the k-th to the last, of which there may be more outside: from there on nothing grows.
         last = cut - ritz.theta[..., k - 1] <= LAST * (cut - first)
         cut = torch.where(last, cut + BEYOND * (high - cut), cut)
-        high_now = torch.where(high > cut, high, cut + 1)
-        first = torch.where(first < cut, first, cut - 1)
+        size = L.norm_bound()
+        size = torch.where(size > 0, size, torch.ones_like(size))
+        high_now = torch.where(high > cut, high, cut + size)
+        first = torch.where(first < cut, first, cut - size)
         try:
             ritz = rotate(L, chebyshev_filter(L, ritz.X, sweep, cut, high_now, first))
             spent += (sweep + 1) * X.shape[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,9 @@ from krylow.refine.ritz import Ritz, rotate, settled
 
 #: Sweeps between two looks at the error estimate.
 SWEEPS = 20
+#: Binary exponent of the norm of what it is given. It changes its arithmetic at residuals of 1e-8, whatever the norm,
+#: and then stalls: far below the residuals that are asked for here.
+NORM = 16
 
 
 def lobpcg(L: Operator, X: Tensor, k: int, *, tol: float, max_products: int, watch: Watch | None = None) -> Ritz:
@@ -45,15 +49,18 @@ def lobpcg(L: Operator, X: Tensor, k: int, *, tol: float, max_products: int, wat
 
 
 def _solve(L: Operator, X: Tensor, k: int, tol: float, max_products: int, watch: Watch | None = None) -> Ritz:
+    # Its thresholds are not relative to L: it gets a multiple of L whose norm they suit.
+    scale = _scale(L)
+
     def multiply(block: Any) -> Any:
         tensor = torch.as_tensor(np.asarray(block).reshape(L.n, -1), dtype=L.dtype, device=L.device)
-        return (L @ tensor).detach().double().cpu().numpy()
+        return (L @ tensor).detach().double().cpu().numpy() / scale
 
     def precondition(block: Any) -> Any:
         return inverse * np.asarray(block).reshape(L.n, -1)
 
     # Its own small problems are solved in float64, whatever L is: in float32 they stall far above rounding.
-    inverse = _inverse_diagonal(L).astype(np.float64)
+    inverse = _inverse_diagonal(L, scale)
     A = LinearOperator((L.n, L.n), matvec=multiply, matmat=multiply, dtype=inverse.dtype)
     M = LinearOperator((L.n, L.n), matvec=precondition, matmat=precondition, dtype=inverse.dtype)
     budget = L.products + max_products
@@ -79,10 +86,16 @@ def _solve(L: Operator, X: Tensor, k: int, tol: float, max_products: int, watch:
     return pairs
 
 
-def _inverse_diagonal(L: Operator) -> Any:
-    """Return the Jacobi preconditioner ``(n, 1)``: the inverse diagonal where that is positive and known, else 1."""
-    ones = torch.ones(L.n, dtype=L.dtype)
+def _scale(L: Operator) -> float:
+    """Return the power of two that brings the norm of L to about 2^NORM: dividing by it rounds nothing."""
+    norm = float(L.norm_bound())
+    return math.ldexp(1.0, max(-1022, math.frexp(norm)[1] - NORM)) if norm > 0 else 1.0
+
+
+def _inverse_diagonal(L: Operator, scale: float) -> Any:
+    """Return the Jacobi preconditioner ``(n, 1)`` of L / scale: the inverse diagonal where known and positive, or 1."""
+    ones = torch.ones(L.n, dtype=torch.float64)
     if isinstance(L, FunctionOperator):
         return ones[:, None].numpy()
-    diagonal = L.diagonal().detach().cpu()
+    diagonal = L.diagonal().detach().cpu().double() / scale
     return torch.where(diagonal > 0, 1 / torch.where(diagonal > 0, diagonal, ones), ones)[:, None].numpy()

@@ -110,11 +110,40 @@ def preconditioned_subspace(
     null = null if null is not None and null.lowest and null.count else None
     D = L.double()
     shift = first_frequency(D, null, generator)
-    A, dtype = L.double(), torch.float32 if _single_suffices(D, shift, tol) else torch.float64
-    search = Search(A, start().to(dtype), k, null, max_products)
+    A = L.double()
     if watch is not None:
         watch.count(A)
         watch.count(D)
+    X = start()
+    for dtype in (torch.float32, torch.float64)[not _single_suffices(D, shift, tol) :]:
+        pairs, settled = _search(A, D, X.to(dtype), k, null, shift, tol, max_products, watch)
+        known = pairs.evidence
+        if not settled or known is None or known.error <= tol or known.well_defined < k:
+            break
+        # There is a gap, and rounding of the search is all that is left of the error: once more in double precision.
+        X = start()
+        X[:, :k] = pairs.X.to(X.dtype)
+    L.products += A.products + D.products
+    L.passes += A.passes + D.passes
+    return pairs
+
+
+def _search(
+    A: SparseOperator,
+    D: SparseOperator,
+    X: Tensor,
+    k: int,
+    null: NullSpace | None,
+    shift: float,
+    tol: float,
+    max_products: int,
+    watch: Watch | None,
+) -> tuple[Ritz, bool]:
+    """Return the pairs of a search in the precision of the start block X, and whether it settled.
+
+    Products of the search are counted by A, those of its end by D; the rest as in :func:`preconditioned_subspace`.
+    """
+    search = Search(A, X, k, null, max_products)
     try:
         search.find(shift, tol / DOUBT)
         search.correct(tol / DOUBT, watch)
@@ -129,9 +158,7 @@ def preconditioned_subspace(
     pairs = conclude(D, block, k, outcome, 0.0)
     if outcome.settled:
         pairs = beyond_rounding(pairs, theta, k, null.count if null else 0)
-    L.products += A.products + D.products
-    L.passes += A.passes + D.passes
-    return pairs
+    return pairs, outcome.settled and not outcome.interrupted
 
 
 def _single_suffices(D: SparseOperator, first: float, tol: float) -> bool:

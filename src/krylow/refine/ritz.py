@@ -13,6 +13,9 @@ from krylow.operators import Operator
 
 #: Residuals below this power of eps, times the norm, are as small as they need to be: no gap will show any more.
 SETTLED_POWER = 0.5
+#: The (k+1)-st Ritz pair has converged if its residual is this part of its distance from the k-th: a pair that has not
+#: may still fall to the k-th, or below.
+CONVERGED_PART = 0.3
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,14 @@ class Ritz:
 def settled(scale: Tensor, residuals: Tensor) -> Tensor:
     """Return where all residuals ``(*batch, k)`` are so small against ``scale`` that further work changes nothing."""
     return residuals.amax(-1) <= torch.finfo(residuals.dtype).eps ** SETTLED_POWER * scale
+
+
+def following_converged(pairs: Ritz, k: int) -> Tensor:
+    """Return where the (k+1)-st pair has converged as far as a lower bound of the next eigenvalue needs it."""
+    if pairs.theta.shape[-1] <= k:
+        return torch.zeros_like(pairs.theta[..., 0], dtype=torch.bool)
+    following = pairs.theta[..., k]
+    return following.isinf() | (pairs.residuals[..., k] <= CONVERGED_PART * (following - pairs.theta[..., k - 1]))
 
 
 def rotate(L: Operator, X: Tensor) -> Ritz:

@@ -13,11 +13,18 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from krylow.linalg.gram_schmidt import polished
 from krylow.operators import Operator
 from krylow.refine.lanczos import breakdown_threshold
 from krylow.refine.progress import Watch
-from krylow.refine.ritz import Ritz, settled
+from krylow.refine.ritz import CONVERGED_PART, Ritz, following_converged, settled
 from krylow.start.gaussian import gaussian
+
+#: A step this many times the breakdown threshold is orthogonalised once more; a projection that keeps this part of
+#: every column suffices, and so many are tried.
+NEARLY_SPENT, KEPT, MOST_PROJECTIONS = 1e3, 0.5, 3
+#: Rotations of a restart add to a deviation from orthonormality, which is removed after so many of them.
+ROTATIONS = 16
 
 
 def block_lanczos(L: Operator, X: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -49,8 +56,9 @@ def thick_restart(
 
     Stops when the estimated error of the k lowest is at most ``tol``, when their residuals cannot fall further, or when
     ``max_products`` are spent. One Krylov sequence holds one vector of each eigenspace; so with ``recheck`` the answer
-    is then put to the test: the guards are dropped, a random block joins in, and the iteration goes on until the
-    (k+1)-st pair has been found anew. A missed copy of a repeated eigenvalue comes up there.
+    is then put to the test: the guard vectors are dropped, a random block joins in, and the iteration goes on until the
+    (k+1)-st pair has converged anew, to a residual well below its distance from the k-th. A missed copy of a repeated
+    eigenvalue comes up there.
 
     Parameters
     ----------
@@ -101,17 +109,33 @@ def thick_restart(
             return ritz
         if tol == 0 or not bool(((ritz.estimate(k) <= tol) | settled(scale, ritz.residuals[..., : k + 1])).all()):
             growth.restart(ritz, keep)
-        elif not recheck or (reference is not None and not _lower(ritz, reference, k)):
+        elif not recheck:
             return ritz
-        else:
+        elif reference is None or _lower(ritz, reference, k):
             reference = ritz
             growth.restart(ritz, k, fresh=block)
+        elif bool((_found_anew(ritz, reference, k) | settled(scale, ritz.residuals[..., : k + 1])).all()):
+            return ritz
+        else:
+            growth.restart(ritz, keep)
 
 
 def _lower(ritz: Ritz, reference: Ritz, k: int) -> bool:
     """Return whether any of the k lowest values fell by more than its residual explains."""
     slack = 2 * reference.residuals[..., :k].amax(-1, keepdim=True)
     return bool((ritz.theta[..., :k] < reference.theta[..., :k] - slack).any())
+
+
+def _found_anew(ritz: Ritz, reference: Ritz, k: int) -> Tensor:
+    """Return where the (k+1)-st pair has converged, and its value is no higher than that of the reference.
+
+    The latter is an upper bound of the (k+1)-st eigenvalue: a pair far above it has yet to fall, however small its
+    residual is, as where many eigenvalues lie near the lowest ones.
+    """
+    if min(ritz.theta.shape[-1], reference.theta.shape[-1]) <= k:
+        return following_converged(ritz, k)
+    gap = reference.theta[..., k] - reference.theta[..., k - 1]
+    return following_converged(ritz, k) & (ritz.theta[..., k] <= reference.theta[..., k] + CONVERGED_PART * gap)
 
 
 class _Growth:
@@ -124,7 +148,7 @@ class _Growth:
         self.tiny = breakdown_threshold(L)[..., None]  # (*batch, 1)
         self._V = X.new_zeros((*L.batch_shape, L.n, self.capacity))
         self._H = X.new_zeros((*L.batch_shape, self.capacity, self.capacity))
-        self.width = 0
+        self.width, self.rotations = 0, 0
         self.residual = X
         self.next, self.coupling = self._orthonormal(X, torch.zeros_like(self.tiny))
 
@@ -183,7 +207,9 @@ class _Growth:
         """Compress to the ``keep`` lowest Ritz vectors, going on with the same block or a fresh random one."""
         keep = min(keep, ritz.theta.shape[-1], self.capacity - self.next.shape[-1])  # the next block has to fit
         theta = ritz.theta[..., :keep]
-        self._V[..., :keep] = ritz.X[..., :keep]
+        self.rotations += 1
+        X = ritz.X[..., :keep]
+        self._V[..., :keep] = X if self.rotations % ROTATIONS else polished(X)
         self._H.zero_()
         self._H[..., :keep, :keep] = torch.diag_embed(torch.where(theta.isinf(), torch.zeros_like(theta), theta))
         self.width = keep
@@ -192,11 +218,13 @@ class _Growth:
 
     def _refresh(self, columns: int) -> None:
         """Put random columns beside the block that continues the basis, or in its place where both do not fit."""
-        start = self._project_out(gaussian(self.L, columns, generator=self.generator))
+        start = gaussian(self.L, columns, generator=self.generator)
+        start = self._project_out(start / torch.linalg.vector_norm(start, dim=-2, keepdim=True))
         if self.width + self.next.shape[-1] + columns <= self.capacity:
             start = start - self.next @ (self.next.mT @ start)
             start = torch.cat([self.next, start], dim=-1)
-        self.next, self.coupling = self._orthonormal(start, torch.zeros_like(self.tiny))
+        rounding = torch.full_like(self.tiny, torch.finfo(start.dtype).eps ** 0.5)  # of columns of unit length
+        self.next, self.coupling = self._orthonormal(start, rounding)
 
     def _project_out(self, Z: Tensor) -> Tensor:
         for _ in range(2):
@@ -206,23 +234,32 @@ class _Growth:
     def _orthonormal(self, W: Tensor, tiny: Tensor) -> tuple[Tensor, Tensor]:
         """Return Q, R with W = Q R and Q orthonormal, orthogonal to V; spent columns become random ones, or zero."""
         Q, R = torch.linalg.qr(W)
-        if W.shape[-1] > 1 and self.width:
-            # Nearly dependent columns of W are orthogonal to V only relative to their size before the QR.
-            Q, again = torch.linalg.qr(self._project_out(Q))
-            R = again @ R
-        spent = R.diagonal(dim1=-2, dim2=-1).abs() <= tiny  # (*batch, block)
-        if not bool(spent.any()):
-            return Q, R
-        order = spent.to(torch.int8).argsort(dim=-1, stable=True)  # live columns first, so that they stay as they are
-        Q = torch.take_along_dim(Q, order[..., None, :], dim=-1)
-        spent = torch.take_along_dim(spent, order, dim=-1)
+        size = R.diagonal(dim1=-2, dim2=-1).abs()  # (*batch, block)
+        spent = size <= tiny
+        # Nearly dependent columns of W, and those that are hardly more than rounding, are orthogonal to V only relative
+        # to their size before they were normalised.
+        if self.width and not bool(spent.any()) and (W.shape[-1] > 1 or bool((size <= NEARLY_SPENT * tiny).any())):
+            for _ in range(MOST_PROJECTIONS):
+                Q, again = torch.linalg.qr(self._project_out(Q))
+                R = again @ R
+                if bool((again.diagonal(dim1=-2, dim2=-1).abs() >= KEPT).all()):
+                    break
+            spent = R.diagonal(dim1=-2, dim2=-1).abs() <= tiny
+        return self._renewed(W, spent) if bool(spent.any()) else (Q, R)
+
+    def _renewed(self, W: Tensor, spent: Tensor) -> tuple[Tensor, Tensor]:
+        """Return Q, R as :meth:`_orthonormal` does, with random columns, or zero ones, in place of the spent ones."""
+        order = spent.to(torch.int8).argsort(dim=-1, stable=True)  # live columns first: no spent one is taken from them
+        spent = torch.take_along_dim(spent, order, dim=-1)[..., None, :]
+        Q = torch.linalg.qr(torch.take_along_dim(W, order[..., None, :], dim=-1) * ~spent).Q
         Z = torch.zeros_like(Q)
         if self.generator is not None:
             Z = gaussian(self.L, Q.shape[-1], generator=self.generator)
-            size = torch.linalg.vector_norm(Z, dim=-2, keepdim=True)
-            Z = self._project_out(Z / size)
-        Q, R = torch.linalg.qr(torch.where(spent[..., None, :], Z, Q))
-        # Of a random vector something of order n^-1/2 is left where there is room; what is less is rounding.
-        gone = R.diagonal(dim1=-2, dim2=-1).abs() <= torch.finfo(Q.dtype).eps ** 0.5
-        Q = Q * ~gone[..., None, :]
+            Z = Z / torch.linalg.vector_norm(Z, dim=-2, keepdim=True)
+        Q = torch.where(spent, Z, Q)
+        # Of a random vector something of order n^-1/2 is left where V does not span everything; less is rounding, and
+        # so is what the last projection still shortens.
+        for least in (torch.finfo(Q.dtype).eps ** 0.5, KEPT, KEPT):
+            Q, R = torch.linalg.qr(self._project_out(Q))
+            Q = Q * (R.diagonal(dim1=-2, dim2=-1).abs() > least)[..., None, :]
         return Q, Q.mT @ W
