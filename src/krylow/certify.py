@@ -10,6 +10,7 @@ Everything is computed in float64, when it is first asked for, and is not counte
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -20,6 +21,7 @@ from torch import Tensor
 from krylow import _checks
 from krylow.floor import PROOF_LIMIT, complement_probe, estimated_floor, proved_floor
 from krylow.linalg.bounds import davis_kahan
+from krylow.linalg.rounding import entry_error, restored
 from krylow.operators import FunctionOperator, Operator
 from krylow.refine.chebyshev import chebyshev_filter
 from krylow.refine.ritz import SETTLED_POWER, Evidence
@@ -207,16 +209,23 @@ def _interrupted(statuses: Tensor) -> Tensor:
 
 def _from_evidence(sub: Subspace, evidence: Evidence) -> Certificate:
     """Return the certificate of one large graph from what its refinement measured: no product is spent again."""
-    L, k, basis = sub.operator, sub.k, sub.basis
+    L, k, basis = sub.operator, sub.k, sub.basis.detach()
     unique = evidence.well_defined >= k
+    error = evidence.error
+    if unique and math.isfinite(error):
+        with torch.no_grad():
+            floor = torch.tensor(evidence.floor, dtype=torch.float64, device=basis.device)
+            off = entry_error(L, sub.ritz_values.detach(), floor, None if evidence.restored else basis)
+        own = torch.finfo(basis.dtype).eps  # of the vectors themselves, which were measured in float64
+        error = float((math.sqrt(error) + off + own).square())
     status = Status.NO_GAP if not unique else Status.MAX_STEPS
-    if unique and evidence.error <= sub.tol:
+    if unique and error <= sub.tol:
         status = Status.CONVERGED
     statuses = torch.full_like(L.sizes, status)
     return Certificate(
         residuals=evidence.residuals.to(basis.dtype),
         floor=torch.full_like(L.sizes, evidence.floor, dtype=basis.dtype),
-        error_bound=torch.full_like(L.sizes, evidence.error if unique else torch.inf, dtype=basis.dtype),
+        error_bound=torch.full_like(L.sizes, error if unique else torch.inf, dtype=basis.dtype),
         statuses=_interrupted(statuses) if sub.interrupted else statuses,
         proved=evidence.proved,
         well_defined=torch.full_like(L.sizes, min(evidence.well_defined, k)),
@@ -271,7 +280,7 @@ def _certify(
     kept: Tensor,
 ) -> Certificate:
     eps = torch.finfo(basis.dtype).eps
-    A = L.double()
+    A = restored(L)
     norm = A.norm_bound()
     theta, X, residuals, absent = _ritz_inside(A, basis)
     missing = absent & (torch.arange(basis.shape[-1], device=basis.device) < kept[..., None])
@@ -306,11 +315,13 @@ def _certify(
     gaps = torch.where(
         no_gap[..., None], torch.zeros_like(theta), torch.where(absent, gap[..., None], floor[..., None] - theta)
     )
-    error = davis_kahan(share * residuals, gaps) + 4 * eps
+    least = 4 * torch.finfo(torch.float64).eps  # what rounds here; a basis in float32 is judged as it is
+    error = davis_kahan(share * residuals, gaps) + least
     loose = (error > tol) & ~no_gap & floor.isfinite() & ~missing.any(-1)
     if bool(loose.any()):
-        error = torch.minimum(error, _filtered_bound(A, X, theta, theta_k, floor, share, loose) + 4 * eps)
-    error = torch.where(everything, torch.full_like(error, 4 * eps), error)
+        error = torch.minimum(error, _filtered_bound(A, X, theta, theta_k, floor, share, loose) + least)
+    error = (error.sqrt() + entry_error(L, theta, floor)).square()
+    error = torch.where(everything, torch.full_like(error, least), error)
     error = torch.where(missing.any(-1), torch.full_like(error, torch.inf), error)
     small = total <= eps**SETTLED_POWER * norm
     tied = no_gap & small & ~below
@@ -319,7 +330,7 @@ def _certify(
     codes = torch.full_like(L.sizes, Status.MAX_STEPS)
     codes[tied] = Status.NO_GAP
     codes[no_gap & small & below] = Status.MISSED
-    codes[error <= max(tol, 4 * eps)] = Status.CONVERGED
+    codes[error <= max(tol, least)] = Status.CONVERGED
     codes[missing.any(-1)] = Status.BREAKDOWN
     return Certificate(
         residuals=residuals.to(basis.dtype),
