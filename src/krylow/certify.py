@@ -10,6 +10,7 @@ Everything is computed in float64, when it is first asked for, and is not counte
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -20,6 +21,7 @@ from torch import Tensor
 from krylow import _checks
 from krylow.floor import PROBE_STEPS, PROOF_LIMIT, complement_probe, estimated_floor, proved_floor
 from krylow.linalg.bounds import davis_kahan
+from krylow.linalg.rounding import entry_error, restored
 from krylow.linalg.row_blocks import exact_gram
 from krylow.operators import FunctionOperator, Operator
 from krylow.refine.chebyshev import chebyshev_filter
@@ -27,8 +29,9 @@ from krylow.refine.ritz import SETTLED_POWER, Evidence
 
 #: A gap below this many eps * sqrt(n) * ||L|| cannot be told from none.
 GAP_EPS = 8
-#: Inner products of k columns are orthonormal to rounding within k times this many eps.
-ROUNDING_EPS = 64
+#: What rounding adds to every bound, and the least tol that can be met. All is computed in float64, and a basis in
+#: float32 is judged as it is.
+LEAST_BOUND = 4 * torch.finfo(torch.float64).eps
 #: Degree of the polynomial that sharpens the bound: it grows to cosh of this at theta_k, up to a largest degree.
 SHARPENING = 2.0
 MOST_DEGREE = 512
@@ -56,8 +59,8 @@ class Status(IntEnum):
 _ADVICE = {
     Status.CONVERGED: "The error bound is at most tol.",
     Status.MAX_STEPS: (
-        "The steps or products allowed were spent before the error bound reached tol: raise m or max_products, or use "
-        "a restarted method."
+        "The error bound did not reach tol: raise m or max_products, use a restarted method, or, where the bound is "
+        "that of entries rounded to float32, give the graph in float64."
     ),
     Status.NO_GAP: (
         "The k-th and the next eigenvalue cannot be told apart, so the subspace is not unique: choose another k, or a "
@@ -89,7 +92,9 @@ class Certificate:
     floor
         ``(*batch,)`` lower bound of $\lambda_{k+1}$; -inf where none was found, inf where nothing was dropped.
     error_bound
-        ``(*batch,)`` bound of the normalised squared subspace error, infinite where no gap shows.
+        ``(*batch,)`` bound of the normalised squared subspace error, infinite where no gap shows. It is about the
+        graph: where entries were rounded to float32, it includes what that changes
+        (:mod:`krylow.linalg.rounding`).
     statuses
         ``(*batch,)`` integer codes of :class:`Status`.
     proved
@@ -163,12 +168,9 @@ class Subspace:
     def certificate(self) -> Certificate:
         """The evidence, computed when first asked for: k products, and what the floor costs (see the module)."""
         found = self._evidence()
-        deviation = _deviation(self.basis.detach())
-        if not bool((deviation > 0).any()):
-            return found
-        error = found.error_bound + deviation.to(found.error_bound)
+        error = found.error_bound + _deviation(self.basis.detach()).to(found.error_bound)
         statuses = found.statuses.clone()
-        statuses[(statuses == Status.CONVERGED) & (error > _goal(self.tol, self.basis.dtype))] = Status.MAX_STEPS
+        statuses[(statuses == Status.CONVERGED) & (error > max(self.tol, 2 * LEAST_BOUND))] = Status.MAX_STEPS
         return replace(found, error_bound=error, statuses=statuses)
 
     def _evidence(self) -> Certificate:
@@ -214,13 +216,8 @@ class Subspace:
         )
 
 
-def _goal(tol: float, dtype: torch.dtype) -> float:
-    """Return the error bound that counts as converged: no less than rounding."""
-    return max(tol, 4 * torch.finfo(dtype).eps)
-
-
 def _deviation(basis: Tensor) -> Tensor:
-    r"""Return the error that a basis B has because it is not orthonormal, ``(*batch,)``; 0 where that is rounding.
+    r"""Return the error that a basis B has because it is not orthonormal, ``(*batch,)``.
 
     If Q is orthonormal and spans the same space, $(I - B B^\top) U = (I - Q Q^\top) U + (Q Q^\top - B B^\top) U$ is
     a sum of orthogonal parts, and the norm of the second is at most that of $B^\top B - I$.
@@ -231,9 +228,7 @@ def _deviation(basis: Tensor) -> Tensor:
         wide = basis.to(torch.float64)
         gram = wide.mT @ wide
     there = gram.diagonal(dim1=-2, dim2=-1) > 0
-    off = torch.linalg.matrix_norm(gram - torch.diag_embed(there.to(gram.dtype)))
-    rounding = ROUNDING_EPS * basis.shape[-1] * torch.finfo(basis.dtype).eps
-    return torch.where(off > rounding, off.square() / basis.shape[-1], torch.zeros_like(off))
+    return torch.linalg.matrix_norm(gram - torch.diag_embed(there.to(gram.dtype))).square() / basis.shape[-1]
 
 
 def _interrupted(statuses: Tensor) -> Tensor:
@@ -243,16 +238,23 @@ def _interrupted(statuses: Tensor) -> Tensor:
 
 def _from_evidence(sub: Subspace, evidence: Evidence) -> Certificate:
     """Return the certificate of one large graph from what its refinement measured: no product is spent again."""
-    L, k, basis = sub.operator, sub.k, sub.basis
+    L, k, basis = sub.operator, sub.k, sub.basis.detach()
     unique = evidence.well_defined >= k
+    error = evidence.error
+    if unique and math.isfinite(error):
+        with torch.no_grad():
+            floor = torch.tensor(evidence.floor, dtype=torch.float64, device=basis.device)
+            off = entry_error(L, sub.ritz_values.detach(), floor, None if evidence.restored else basis)
+        own = torch.finfo(basis.dtype).eps  # of the vectors themselves, which were measured in float64
+        error = float((math.sqrt(error) + off + own).square())
     status = Status.NO_GAP if not unique else Status.MAX_STEPS
-    if unique and evidence.error <= sub.tol:
+    if unique and error <= sub.tol:
         status = Status.CONVERGED
     statuses = torch.full_like(L.sizes, status)
     return Certificate(
         residuals=evidence.residuals.to(basis.dtype),
         floor=torch.full_like(L.sizes, evidence.floor, dtype=basis.dtype),
-        error_bound=torch.full_like(L.sizes, evidence.error if unique else torch.inf, dtype=basis.dtype),
+        error_bound=torch.full_like(L.sizes, error if unique else torch.inf, dtype=basis.dtype),
         statuses=_interrupted(statuses) if sub.interrupted else statuses,
         proved=evidence.proved,
         well_defined=torch.full_like(L.sizes, min(evidence.well_defined, k)),
@@ -307,7 +309,7 @@ def _certify(
     kept: Tensor,
 ) -> Certificate:
     eps = torch.finfo(basis.dtype).eps
-    A = L.double()
+    A = restored(L)
     norm = A.norm_bound()
     theta, X, residuals, absent = _ritz_inside(A, basis)
     missing = absent & (torch.arange(basis.shape[-1], device=basis.device) < kept[..., None])
@@ -343,11 +345,12 @@ def _certify(
     gaps = torch.where(
         no_gap[..., None], torch.zeros_like(theta), torch.where(absent, gap[..., None], floor[..., None] - theta)
     )
-    error = davis_kahan(share * residuals, gaps) + 4 * eps
+    error = davis_kahan(share * residuals, gaps) + LEAST_BOUND
     loose = (error > tol) & ~no_gap & floor.isfinite() & ~missing.any(-1)
     if bool(loose.any()):
-        error = torch.minimum(error, _filtered_bound(A, X, theta, theta_k, floor, share, loose) + 4 * eps)
-    error = torch.where(everything, torch.full_like(error, 4 * eps), error)
+        error = torch.minimum(error, _filtered_bound(A, X, theta, theta_k, floor, share, loose) + LEAST_BOUND)
+    error = (error.sqrt() + entry_error(L, theta, floor)).square()
+    error = torch.where(everything, torch.full_like(error, LEAST_BOUND), error)
     error = torch.where(missing.any(-1), torch.full_like(error, torch.inf), error)
     small = total <= eps**SETTLED_POWER * norm
     tied = no_gap & small & ~below
@@ -356,7 +359,7 @@ def _certify(
     codes = torch.full_like(L.sizes, Status.MAX_STEPS)
     codes[tied] = Status.NO_GAP
     codes[no_gap & small & below] = Status.MISSED
-    codes[error <= _goal(tol, basis.dtype)] = Status.CONVERGED
+    codes[error <= max(tol, LEAST_BOUND)] = Status.CONVERGED
     codes[missing.any(-1)] = Status.BREAKDOWN
     return Certificate(
         residuals=residuals.to(basis.dtype),

@@ -234,30 +234,34 @@ def _check_symmetry(W: Any, what: str) -> None:
             raise _checks.asymmetric(float(gap), what)
 
 
-def _operator(L: Any, *, psd: bool = False, null_vector: Tensor | None = None) -> SparseOperator:
+def _operator(L: Any, *, psd: bool = False, null_vector: Tensor | None = None, closed: bool = False) -> SparseOperator:
     crow, col = (torch.from_numpy(part) for part in (L.indptr, L.indices))
-    return SparseOperator(crow, col, torch.from_numpy(L.data), psd=psd, null_vector=null_vector)
+    operator = SparseOperator(crow, col, torch.from_numpy(L.data), psd=psd, null_vector=null_vector)
+    operator.closed = closed
+    return operator
 
 
 def _laplacian_of_rows(W: Any, kind: str | None) -> SparseOperator:
     """Return the Laplacian of a scipy CSR matrix with sorted, unique entries: several times faster than from edges."""
     _check_symmetry(W, "W")
-    degree, loops = W.sum(axis=1), W.diagonal()
+    # Sums in float64, so that an entry in float32 is rounded once.
+    degree, loops = W.sum(axis=1, dtype=np.float64), W.diagonal()
     if loops.any():
         off = W - scipy.sparse.diags_array(loops)
         _checks.not_a_laplacian(*(torch.from_numpy(x) for x in (loops, off.data[off.data != 0], degree)))
     kind = kind or ("generalized" if loops.any() else "combinatorial")
     # Before W is taken away, which takes the self-loops along.
     diagonal = degree + loops if kind == "generalized" else degree
-    L = scipy.sparse.diags_array(diagonal, format="csr") - W
+    L = scipy.sparse.diags_array(diagonal.astype(W.dtype), format="csr") - W
     null_vector = None
     if kind == "normalized":
-        size = abs(W).sum(axis=1)
+        size = abs(W).sum(axis=1, dtype=np.float64)
         null_vector = torch.from_numpy(np.sqrt(np.where(size > 0, size, 1.0)))
         scale = _inverse_root(torch.from_numpy(size)).numpy()
         L = L.tocoo()
         L.data *= scale[L.row] * scale[L.col]  # one product of both, so that mirror images are equal to the last bit
-    return _operator(scipy.sparse.csr_array(L), psd=not (W.data < 0).any(), null_vector=null_vector)
+    closed = kind != "generalized" or not loops.any()
+    return _operator(scipy.sparse.csr_array(L), psd=not (W.data < 0).any(), null_vector=null_vector, closed=closed)
 
 
 def _laplacian_of_edges(edges: _Edges, kind: str | None) -> SparseOperator:

@@ -20,6 +20,7 @@ from krylow.answers import Options, refined
 from krylow.certify import Subspace
 from krylow.floor import PROOF_LIMIT
 from krylow.linalg.components import NullSpace, null_space
+from krylow.linalg.rounding import by_construction
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
 from krylow.operators.sparse import WHOLE
@@ -247,5 +248,12 @@ def _null_answer(L: Operator, null: NullSpace, k: int) -> Ritz:
     zero = torch.zeros(k, dtype=L.dtype, device=L.device)
     rounding = L.n * torch.finfo(L.dtype).eps ** 2
     unique = k if null.count == k else 0
-    evidence = Evidence(error=rounding, floor=0.0, well_defined=unique, residuals=zero.to(torch.float64), proved=True)
+    evidence = Evidence(
+        error=rounding,
+        floor=0.0,
+        well_defined=unique,
+        residuals=zero.to(torch.float64),
+        proved=by_construction(L),
+        restored=True,
+    )
     return Ritz(zero, null.basis(k, L.dtype), zero, evidence=evidence)

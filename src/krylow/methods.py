@@ -258,7 +258,7 @@ def choose(L: Operator, k: int, weights: Any = None) -> tuple[str, str]:
         return "exact", f"a graph of {L.n} nodes is fastest to decompose for k = {k}"
     if isinstance(L, SparseOperator):
         if L.n <= FACTOR_LIMIT and L.device.type == "cpu" and core_fill(core_of(L)).entries <= LIGHT_FILL * L.n:
-            return "shift_invert", f"a factor of its {L.n} nodes is light, and proves the answer"
+            return "shift_invert", f"a factor of its {L.n} nodes is light"
         return _choose_large(L) if L.n > PROOF_LIMIT else _choose_proved(L)
     return "chebyshev", f"a graph of {L.n} nodes is too large to decompose for k = {k}"
 

@@ -58,6 +58,7 @@ def test_the_core_is_the_schur_complement_with_its_mass(slowest, weighted):
 @pytest.mark.parametrize("slowest", [0.0, 40.0])
 def test_solves_are_those_of_the_whole(slowest, light, monkeypatch):
     monkeypatch.setattr(elimination, "LIGHT", light)
+    monkeypatch.setattr(elimination, "CHEAP", 0.0)
     L, shift = roads(seed=1, weighted=True), 0.1
     core = condense(L, shift, slowest)
     factor = Factor(core.S)
@@ -73,8 +74,10 @@ def test_solves_are_those_of_the_whole(slowest, light, monkeypatch):
     np.testing.assert_allclose(rounded, np.linalg.solve(core.S.toarray(), X[: core.nodes.size]), rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("light", [0, 40], ids=["SuperLU", "own"])
 @pytest.mark.parametrize("slowest", [0.0, 4.0, 40.0])
-def test_eigenvalues_below_a_number_are_counted(slowest):
+def test_eigenvalues_below_a_number_are_counted(slowest, light, monkeypatch):
+    monkeypatch.setattr(elimination, "LIGHT", light)
     for L in (roads(seed=2), roads(seed=3, weighted=True), roads(n=60, extra=60, seed=4)):
         core = condense(L, 0.2, slowest)
         factor, lam = Factor(core.S), np.linalg.eigvalsh(L.toarray())

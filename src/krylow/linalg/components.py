@@ -105,7 +105,7 @@ def null_space(L: Operator, known: tuple[np.ndarray, int] | None = None) -> Null
 def _null_space(L: SparseOperator, labels: np.ndarray, components: int) -> NullSpace:
     device = L.device
     u, null, positive = np.zeros(1), np.zeros(components, dtype=bool), True
-    for candidate in _candidates(L):
+    for candidate in candidates(L):
         within, positive = L.null_rows(candidate)
         if components == 1 and within.all():  # the usual case, without room for what many components need
             unit = np.full(1, L.n**-0.5) if candidate is None else candidate / np.linalg.norm(candidate)
@@ -129,7 +129,7 @@ def _null_space(L: SparseOperator, labels: np.ndarray, components: int) -> NullS
     )
 
 
-def _candidates(L: SparseOperator) -> Iterator[np.ndarray | None]:
+def candidates(L: SparseOperator) -> Iterator[np.ndarray | None]:
     """Return positive vectors that may be null: the operator's own, ones (None), roots of the unweighted degrees."""
     if L.null_vector is not None:
         yield L.null_vector.detach().cpu().double().numpy()

@@ -36,6 +36,9 @@ from krylow.operators.walks import components_of_rows
 #: Entries a row of both factors up to which one is light: our own loops, which take a block of columns together, are
 #: faster than SuperLU's, and to count is no dearer than to look for what was missed by another start.
 LIGHT = 150
+#: Multiplications of a factor that SuperLU makes in a fraction of a second, so that one more is made in order to count;
+#: columns are so many times as costly as if all had the same entries.
+CHEAP, SKEW = 1e9, 3.0
 #: Of SuperLU, for symmetric matrices.
 SYMMETRIC: dict[str, Any] = {
     "permc_spec": "MMD_AT_PLUS_A",
@@ -220,8 +223,26 @@ def _order(S: Any) -> np.ndarray:
     return spilu(identity, drop_tol=0.5, fill_factor=1, **SYMMETRIC).perm_c.astype(np.int64)
 
 
+def _signs(S: Any) -> tuple[int, float]:
+    """Return how many pivots of SuperLU are negative, and their rounding: infinite if one was not on the diagonal."""
+    try:
+        lu = splu(_columns(S), **SYMMETRIC)
+    except RuntimeError:  # exactly singular
+        return 0, math.inf
+    D, largest = lu.U.diagonal(), float(np.abs(lu.U.data).max())
+    if not np.array_equal(lu.perm_r, lu.perm_c) or not math.isfinite(largest):
+        return 0, math.inf
+    return int((D < 0).sum()), float(np.finfo(np.float64).eps * largest)
+
+
+class SingularFactorError(ArithmeticError):
+    """A matrix that should be positive definite is singular but for rounding."""
+
+
 class Factor:
     """A factor of a sparse symmetric positive definite matrix.
+
+    :class:`SingularFactorError` is raised where the matrix is not, at the latest by a solve.
 
     Parameters
     ----------
@@ -232,7 +253,7 @@ class Factor:
     """
 
     def __init__(self, S: Any, place: np.ndarray | None = None) -> None:
-        self.n, self._lu = S.shape[0], None
+        self.n, self._lu, self._cheap = S.shape[0], None, False
         if available():
             self._place = _order(_columns(S)) if place is None else place
             self._at = np.empty_like(self._place)
@@ -243,7 +264,12 @@ class Factor:
                 where, G, D, _ = self._factorise(S)
                 self._parts = {np.dtype(np.float64): (self._start, where, G, D)}
                 return
-        self._lu = splu(_columns(S), **SYMMETRIC)
+        try:
+            self._lu = splu(_columns(S), **SYMMETRIC)
+        except RuntimeError as error:  # a pivot is exactly zero
+            raise SingularFactorError from error
+        # Each column of the factor costs the square of its entries: more than their sum times their mean.
+        self._cheap = float(self._lu.nnz) ** 2 / (4 * self.n) * SKEW <= CHEAP
 
     def _factorise(self, S: Any) -> Any:
         tree = (self._place, self._at, self._parent, self._start)
@@ -251,25 +277,31 @@ class Factor:
 
     @property
     def counts(self) -> bool:
-        """Whether the factor is light: our own, whose pivots are known."""
-        return self._lu is None
+        """Whether eigenvalues are counted: the factor is light, our own, or it takes little time to make another."""
+        return self._lu is None or self._cheap
 
     def negative_pivots(self, S: Any) -> tuple[int, float]:
         """Return how many eigenvalues of a matrix of the same pattern are negative, and the rounding of that.
 
-        The second number is roughly by how much a multiple of the identity may be off that was added before. For
-        factors of our own (:attr:`counts`).
+        The second number is roughly by how much a multiple of the identity may be off that was added before; infinite
+        where the pivots tell nothing. For factors that count (:attr:`counts`).
         """
+        if self._lu is not None:
+            return _signs(S)
         _, _, D, largest = self._factorise(S)
         return int((D < 0).sum()), float(np.finfo(np.float64).eps * max(largest, np.abs(D).max()))
 
     def solve(self, X: np.ndarray) -> np.ndarray:
         """Return the solution for a vector ``(c,)`` or a block ``(c, s)``, in the dtype of X, float64 or float32."""
         if self._lu is not None:
-            return self._lu.solve(np.asfortranarray(X, dtype=np.float64)).astype(X.dtype, copy=False)
-        Y = X[self._at]
-        loop(factor_kernels.substitute if X.ndim > 1 else factor_kernels.substitute_one)(*self._rounded(X.dtype), Y)
-        return Y[self._place]
+            Y = self._lu.solve(np.asfortranarray(X, dtype=np.float64)).astype(X.dtype, copy=False)
+        else:
+            Y = X[self._at]
+            loop(factor_kernels.substitute if X.ndim > 1 else factor_kernels.substitute_one)(*self._rounded(X.dtype), Y)
+            Y = Y[self._place]
+        if not math.isfinite(float(Y.sum())):
+            raise SingularFactorError
+        return Y
 
     def _rounded(self, dtype: Any) -> Any:
         """Return the parts of the factor with numbers in a dtype; made once for each."""

@@ -61,6 +61,8 @@ class SparseOperator(Operator):
 
     Attributes
     ----------
+    closed
+        Whether L maps that vector, or that of ones, to zero by construction: what is left of it is rounding.
     kept
         What a walk over the graph told (:mod:`krylow.operators.walks`), shared with copies in other precisions.
     """
@@ -72,6 +74,7 @@ class SparseOperator(Operator):
         super().__init__((), crow.numel() - 1, dtype, values.device, psd=psd)
         self.crow, self.col, self.values = crow, col, values
         self.null_vector = null_vector
+        self.closed = False
         self._indices: tuple[np.ndarray, np.ndarray] | None = None
         self._seen: _Seen | None = None
         self.kept: dict[str, object] = {}
@@ -184,7 +187,7 @@ class SparseOperator(Operator):
     def like(self, values: Tensor) -> SparseOperator:
         """Return an operator with these values at the same places; its counters start at zero."""
         other = SparseOperator(self.crow, self.col, values, psd=self.psd, null_vector=self.null_vector)
-        other._indices = self._indices
+        other._indices, other.closed = self._indices, self.closed
         return other
 
     def diagonal(self) -> Tensor:

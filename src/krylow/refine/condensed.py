@@ -29,6 +29,7 @@ from krylow._memory import discard
 from krylow.linalg.components import NullSpace
 from krylow.linalg.elimination import Condensed, Factor, condense
 from krylow.linalg.fill import pattern_fill, refuse
+from krylow.linalg.rounding import restored, restored_values
 from krylow.operators import SparseOperator
 from krylow.refine.extended import Found, Problem, settled
 from krylow.refine.inverse_lanczos import InverseLanczos
@@ -126,8 +127,9 @@ def core_of(L: SparseOperator) -> Condensed:
 
 
 def _matrix(L: SparseOperator) -> Any:
+    """Return L in float64; where float32 has rounded it, frequencies far below that rounding are found all the same."""
     crow, col = L.host_indices()
-    return csr_array((L.values.detach().cpu().double().numpy(), col, crow), shape=(L.n, L.n))
+    return csr_array((restored_values(L), col, crow), shape=(L.n, L.n))
 
 
 def _columns(null: NullSpace) -> np.ndarray:
@@ -275,7 +277,7 @@ def _conclude(L: SparseOperator, k: int, core: Condensed, null: np.ndarray, foun
         X = torch.from_numpy(found.X if len(found.X) == L.n else core.extend(found.X, null))
         pairs = Ritz(torch.from_numpy(theta), X, torch.from_numpy(residuals))
     else:
-        D = L.double()
+        D = restored(L)
         X = torch.from_numpy(np.concatenate([null, found.X[:, :wanted]], axis=1)).to(D.device)
         LX = D @ X
         values, W = torch.linalg.eigh(X.mT @ LX)  # X is orthonormal
@@ -284,7 +286,8 @@ def _conclude(L: SparseOperator, k: int, core: Condensed, null: np.ndarray, foun
         L.products += D.products
         L.passes += D.passes
     floor = following if found.floor is None else found.floor - shift
-    evidence = Evidence(found.error, floor, found.apart + k - wanted, pairs.residuals, proved=found.floor is not None)
+    proved = found.floor is not None
+    evidence = Evidence(found.error, floor, found.apart + k - wanted, pairs.residuals, proved=proved, restored=True)
     last = pairs.theta.new_tensor([max(following, float(pairs.theta[-1]))])
     return Ritz(
         theta=torch.cat([pairs.theta, last]).to(L.values),

@@ -34,6 +34,9 @@ class Evidence:
         ``(k,)`` residual norms of the Ritz pairs inside the k-dimensional subspace.
     proved
         Whether the floor is a proved lower bound of $\lambda_{k+1}$: all frequencies below it were counted.
+    restored
+        Whether this is about the graph's Laplacian as :func:`krylow.linalg.rounding.restored` has it, and not about
+        what float32 has made of it.
     """
 
     error: float
@@ -41,6 +44,7 @@ class Evidence:
     well_defined: int
     residuals: Tensor
     proved: bool = False
+    restored: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from krylow._checks import InputError
 from krylow.linalg.components import NullSpace, null_space
+from krylow.linalg.elimination import SingularFactorError
 from krylow.linalg.fill import estimate_fill, refuse
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.refine.condensed import condensed_inverse
@@ -82,7 +83,7 @@ def shift_invert(
         wanted,
         basis_size=basis_size,
         tol=tol,
-        max_products=max_products,
+        max_products=max(max_products, k + 2),  # a Subspace has k columns
         scale=1 / A.norm_bound().clamp(min=torch.finfo(A.dtype).tiny),  # the least that a value of the inverse can be
         generator=generator,
     )
@@ -117,21 +118,30 @@ def large_shift_invert(
     """Return the k lowest Ritz pairs of one large sparse graph, with the evidence for them.
 
     Parameters are those of :func:`shift_invert`; ``null`` are the graph's null vectors, fewer than k. A graph that
-    cannot have frequencies below zero is inverted without a shift (:mod:`krylow.refine.condensed`).
+    cannot have frequencies below zero is inverted without a shift (:mod:`krylow.refine.condensed`), unless that is
+    singular but for rounding.
     """
     lowest = null is not None and null.lowest
-    shift = 0.0 if lowest else float(_shift(L.double())[1])
-    return condensed_inverse(
-        L,
-        k,
-        null if lowest else None,
-        shift=shift,
-        basis_size=basis_size,
-        tol=tol,
-        max_products=max_products,
-        max_fill=max_fill,
-        generator=generator,
-    )
+
+    def invert(shift: float) -> Ritz:
+        return condensed_inverse(
+            L,
+            k,
+            null if lowest else None,
+            shift=shift,
+            basis_size=basis_size,
+            tol=tol,
+            max_products=max_products,
+            max_fill=max_fill,
+            generator=generator,
+        )
+
+    if not lowest:
+        return invert(float(_shift(L.double())[1]))
+    try:
+        return invert(0.0)
+    except SingularFactorError:  # beside its null vectors L has frequencies that are zero but for rounding
+        return invert(L.n * torch.finfo(torch.float64).eps * float(L.norm_bound()))
 
 
 def _shift(A: Operator) -> tuple[Tensor, Tensor]:
