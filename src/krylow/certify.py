@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -150,11 +151,11 @@ class Subspace:
         """Number of kept frequencies."""
         return self.basis.shape[-1]
 
-    def project(self, x: Tensor) -> Tensor:
-        r"""Return $\hat U \hat U^\top x$ for x ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``."""
+    def project(self, x: Any) -> Any:
+        r"""Return $\hat U \hat U^\top x$ for x ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``, of x's kind and dtype."""
         L = self.operator
-        x = _checks.signal(torch.as_tensor(x), L.batch_shape, L.n, self.basis.dtype)
-        return self.basis @ (self.basis.mT @ x)
+        signal = _checks.signal(x, L.batch_shape, L.n, self.basis.dtype, self.basis.device)
+        return _checks.as_given(self.basis @ (self.basis.mT @ signal), x)
 
     @cached_property
     def certificate(self) -> Certificate:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from os import PathLike
 
 import torch
 
@@ -73,8 +74,12 @@ def _unrolled(L: Operator, k: int, options: Options) -> Subspace:
     if net is None:
         found = nn.UnrolledLanczos(k, options.m)(L, generator=options.generator)
         return replace(found, why=f"an untrained network, since no weights were given; {found.why}")
-    if not isinstance(net, torch.nn.Module):
+    if isinstance(net, (str, PathLike)):
         net = nn.load(net)
+    if not isinstance(net, nn.UnrolledLanczos):
+        raise InputError(
+            f"weights must be a network (krylow.nn.UnrolledLanczos), its name or its file, got {type(net).__name__}."
+        )
     if (net.k, net.m) != (k, options.m or net.m):
         raise InputError(f"the network was trained for k={net.k}, m={net.m}, got k={k}, m={options.m}.")
     return net(L, generator=options.generator)

@@ -110,14 +110,16 @@ class UnrolledLanczos(nn.Module):
     def forward(self, L: Any, *, z: Tensor | None = None, generator: torch.Generator | None = None) -> Subspace:
         """Return the subspace; arguments as in :meth:`krylov`."""
         L = as_operator(L)
-        products, passes = L.products, L.passes
-        theta, basis, _ = ritz(self.krylov(L, z=z, generator=generator), self.k)
+        with L.counted_apart():
+            products, passes = L.products, L.passes
+            theta, basis, _ = ritz(self.krylov(L, z=z, generator=generator), self.k)
+            products, passes = L.products - products, L.passes - passes
         return Subspace(
             basis=basis,
             ritz_values=theta,
             operator=L,
-            products=L.products - products,
-            passes=L.passes - passes,
+            products=products,
+            passes=passes,
             method="unrolled",
             why=f"{self.m} relaxed steps from {type(self.probe).__name__}" + ("" if L.psd else _shifted(L)),
             tol=1e-3,
