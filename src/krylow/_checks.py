@@ -31,7 +31,7 @@ def floating(x: Tensor, what: str) -> Tensor:
 
 
 def numbers(x: Any, what: str) -> Tensor:
-    """Return a tensor, an array or a nested list of real numbers as a tensor, with its gradient where it has one."""
+    """Return a tensor, an array or a nested list of numbers as a tensor, with its gradient where it has one."""
     if isinstance(x, Tensor):
         return x
     try:
@@ -159,7 +159,7 @@ def k_or_cutoff(k: Any, cutoff: Any, n: int) -> tuple[int | None, float | None]:
 
 def number(value: Any, what: str) -> float:
     """Return a real number, plain, of numpy or of torch, as a float; NaN is refused."""
-    plain = value.item() if isinstance(value, (Tensor, np.ndarray, np.generic)) and np.size(value) == 1 else value
+    plain = value.item() if isinstance(value, (Tensor, np.ndarray, np.generic)) and value.ndim == 0 else value
     if isinstance(plain, bool) or not isinstance(plain, Real) or plain != plain:
         raise InputError(f"{what} must be a number, got {value!r}.")
     try:

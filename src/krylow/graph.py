@@ -138,6 +138,11 @@ def operator_and_note(L: Any) -> tuple[Operator, str]:
     if _is_graph(L):
         adjacency = _read(L, None)
         return _of_adjacency(adjacency, None), f"the {_default_kind([adjacency])} Laplacian of {_name(L)}"
+    if isinstance(L, list) and any(_is_graph(item) for item in L) and not all(isinstance(x, list) for x in L):
+        raise InputError(
+            "a list must hold graphs only, or Laplacians only, got both: for graphs and adjacencies, pass "
+            "krylow.laplacian(list)."
+        )
     if isinstance(L, list) and L and all(isinstance(x, (Tensor, np.ndarray)) or _is_sparse(x) for x in L):
         return _padded([as_operator(item) for item in L]), ""
     return _given(L), ""

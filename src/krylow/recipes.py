@@ -88,7 +88,15 @@ def _unrolled(L: Operator, k: int, options: Options) -> Subspace:
 def _thick_restart(L: Operator, k: int, options: Options) -> Subspace:
     block = 1 if not isinstance(L, DenseOperator) else max(1, min(8, k))
     basis_size = options.m or max(2 * k, k + 24, 4 * block)
+    if basis_size >= L.n:  # nothing has to be restarted: do not, however few nodes some graph of a batch has
+        basis_size = max(basis_size, 2 * k, k + 24, 4 * block)
     basis_size = max(basis_size, k + 2 * block)
+    least = -(-k // block) * block
+    if options.max_products is not None and options.max_products < least:
+        raise InputError(
+            f'max_products of method="thick_restart" must be at least {least}, since a basis of k = {k} vectors takes '
+            f"as many (blocks of {block}), got {options.max_products}."
+        )
 
     def run(A: Operator) -> Ritz:
         X = gaussian(A, block, generator=options.generator)

@@ -178,6 +178,8 @@ class Operator(ABC):
         """
         if not isinstance(X, Tensor) or X.dtype != self.dtype:
             block = _checks.numbers(X, "a block")
+            if block.is_complex():
+                raise InputError(f"a block must be real, got {block.dtype}: multiply real and imaginary part apart.")
             return _checks.as_given(self @ block.to(self.device, self.dtype), X)
         if X.ndim == 1 and not self.batch_shape:
             return (self @ X[:, None])[:, 0]
