@@ -179,9 +179,7 @@ def positive(value: Any, what: str) -> float:
     return plain
 
 
-def signal(
-    x: Any, batch_shape: torch.Size, n: int, dtype: torch.dtype, device: torch.device | None = None
-) -> Tensor:
+def signal(x: Any, batch_shape: torch.Size, n: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
     """Return a signal ``(n,)``, ``(n, c)`` or ``(*batch, n, c)`` in the dtype of the operator it is filtered with."""
     x = numbers(x, "the signal")
     if x.is_complex():

@@ -52,9 +52,7 @@ def check_laplacian(M: Any) -> None:
         positive = (M > 0).sum((-2, -1)) > (diagonal > 0).sum(-1)
     noise = np.minimum(BALANCE + 2 * counts * np.finfo(M.dtype).eps, MOST) * sizes
     edges = (sizes - np.abs(diagonal) > 4 * np.finfo(M.dtype).eps * sizes).any(-1)
-    known = ~edges | (
-        diagonal.any(-1) & ((np.abs(sums) <= noise).all(-1) | (~positive & (sums >= -noise).all(-1)))
-    )
+    known = ~edges | (diagonal.any(-1) & ((np.abs(sums) <= noise).all(-1) | (~positive & (sums >= -noise).all(-1))))
     for i in np.flatnonzero(~known):
         one, d = (M, diagonal) if sparse else (M[i], diagonal[i])
         if not d.any() or not _normalized(one, d, bool(positive if sparse else positive[i])):

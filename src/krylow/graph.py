@@ -55,9 +55,7 @@ class _Edges:
         return scipy.sparse.csr_array((values, (row, col)), shape=(self.n, self.n))
 
 
-def laplacian(
-    W: Any, kind: str | None = None, *, num_nodes: int | None = None, weight: str | None = None
-) -> Operator:
+def laplacian(W: Any, kind: str | None = None, *, num_nodes: int | None = None, weight: str | None = None) -> Operator:
     r"""Return the Laplacian of a graph, or of a batch of graphs, as an :class:`~krylow.operators.Operator`.
 
     $$L = D - W, \qquad D_{ii} = \sum_j W_{ij}$$
@@ -458,7 +456,10 @@ def _ragged(graphs: list[Any], kind: str | None, weight: str | None = None) -> D
     """Pad graphs of different sizes with isolated nodes to one batch, and remember which nodes are real."""
     if not graphs:
         raise InputError("a list of graphs must hold at least one graph, got an empty list.")
-    parts = [_as_edges(part) if scipy.sparse.issparse(part) else part for part in (_read(W, None, weight=weight) for W in graphs)]
+    parts = [
+        _as_edges(part) if scipy.sparse.issparse(part) else part
+        for part in (_read(W, None, weight=weight) for W in graphs)
+    ]
     shapes = [tuple(part.shape) if isinstance(part, Tensor) else (part.n, part.n) for part in parts]
     if any(len(shape) != 2 for shape in shapes):
         raise InputError(f"a list must hold single graphs, got one of shape {max(shapes, key=len)}.")

@@ -254,9 +254,7 @@ def lowpass(
     return _checks.as_given(y, x)
 
 
-def _filter_list(
-    L: Operator, signals: Any, k: Any, cutoff: Any, method: str, seed: Any, options: Options
-) -> list[Any]:
+def _filter_list(L: Operator, signals: Any, k: Any, cutoff: Any, method: str, seed: Any, options: Options) -> list[Any]:
     """Filter as many signals as a batch has graphs, each as long as its own graph, and return them alike."""
     sizes = L.sizes.tolist()
     if len(signals) != len(sizes):

@@ -303,7 +303,7 @@ class _Union:
         nodes = torch.arange(n, device=self.index.device)
         index = torch.cat([self.index[:, edges], nodes.expand(2, n)], dim=1)
         values = torch.cat([self.values[edges], self.values.new_ones(n)]).double()
-        return SparseOperator.from_coo(*index, values, n, psd=not self.signed)
+        return SparseOperator.from_coo(index[0], index[1], values, n, psd=not self.signed)
 
     def trivial(self, first: int, last: int, dtype: torch.dtype) -> Tensor:
         """Return the vectors of frequency 0 that every graph has, D^1/2 1, ``(g, n)``."""

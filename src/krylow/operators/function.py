@@ -82,7 +82,9 @@ class FunctionOperator(Operator):
         other.parameters = self.parameters
         return other
 
-    def _like(self, multiply: Callable[[Tensor], Tensor], dtype: torch.dtype, device: torch.device | None = None) -> FunctionOperator:
+    def _like(
+        self, multiply: Callable[[Tensor], Tensor], dtype: torch.dtype, device: torch.device | None = None
+    ) -> FunctionOperator:
         return FunctionOperator(
             multiply,
             self.n,
