@@ -78,12 +78,12 @@ def finite(x: Tensor, what: str) -> Tensor:
     return x
 
 
-def in_range(size: Tensor, what: str) -> None:
-    """Check the sums of the moduli of a matrix's rows: twice them bounds the spectrum, and has to be finite."""
-    largest = torch.finfo(size.dtype).max / 2
-    if size.numel() and not bool(size.detach().max() <= largest):  # an overflow, or NaN
+def in_range(size: float, dtype: torch.dtype, what: str) -> None:
+    """Check the largest sum of the moduli of a matrix's row: twice it bounds the spectrum, and has to be finite."""
+    largest = torch.finfo(dtype).max / 2
+    if not size <= largest:  # an overflow, or NaN
         raise InputError(
-            f"the weights of a node's edges must sum to at most {largest:.3g} in modulus, half of what {size.dtype} "
+            f"the weights of a node's edges must sum to at most {largest:.3g} in modulus, half of what {dtype} "
             f"holds, got more: divide {what} by its largest weight."
         )
 
@@ -126,18 +126,23 @@ def not_a_laplacian(diagonal: Tensor, off_diagonal: Tensor, row_sums: Tensor) ->
 
 def count(value: Any, what: str, low: int = 1, high: int | None = None, hint: str = "") -> int:
     """Return an integer in [low, high]; a whole number of another type, such as 2.0, is converted."""
-    logical = isinstance(value, (bool, np.bool_)) or getattr(value, "dtype", None) == torch.bool
-    try:
-        whole = not logical and not isinstance(value, str) and bool(int(value) == value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        whole = False
-    if not whole:
+    if type(value) is not int and not _whole(value):
         raise InputError(f"{what} must be an integer, got {value!r}.")
     number = int(value)
     if number < low or (high is not None and number > high):
         span = f"at least {low}" if high is None else f"between {low} and {high}"
         raise InputError(f"{what} must be {span}{hint}, got {value}.")
     return number
+
+
+def _whole(value: Any) -> bool:
+    """Whether a value is a whole number of any type; a truth value is none."""
+    if isinstance(value, (bool, np.bool_, str)) or getattr(value, "dtype", None) == torch.bool:
+        return False
+    try:
+        return bool(int(value) == value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return False
 
 
 def choice(value: Any, options: tuple[str, ...], what: str) -> str:
@@ -157,23 +162,22 @@ def k_or_cutoff(k: Any, cutoff: Any, n: int) -> tuple[int | None, float | None]:
     return None, number(cutoff, "cutoff")
 
 
-def number(value: Any, what: str) -> float:
+def number(value: Any, what: str, expected: str = "a number") -> float:
     """Return a real number, plain, of numpy or of torch, as a float; NaN is refused."""
+    if type(value) is float and value == value:
+        return value
     plain = value.item() if isinstance(value, (Tensor, np.ndarray, np.generic)) and value.ndim == 0 else value
     if isinstance(plain, bool) or not isinstance(plain, Real) or plain != plain:
-        raise InputError(f"{what} must be a number, got {value!r}.")
+        raise InputError(f"{what} must be {expected}, got {value!r}.")
     try:
         return float(plain)
     except OverflowError:
-        raise InputError(f"{what} must be a number within float64, got {value!r}.") from None
+        raise InputError(f"{what} must be {expected} within float64, got {value!r}.") from None
 
 
 def positive(value: Any, what: str) -> float:
     """Return a positive finite number as a float."""
-    try:
-        plain = number(value, what)
-    except InputError:
-        plain = float("nan")
+    plain = number(value, what, "a positive number")
     if not 0 < plain < float("inf"):
         raise InputError(f"{what} must be a positive number, got {value!r}.")
     return plain
@@ -184,7 +188,7 @@ def signal(x: Any, batch_shape: torch.Size, n: int, dtype: torch.dtype, device: 
     x = numbers(x, "the signal")
     if x.is_complex():
         raise InputError(f"the signal must be real, got {x.dtype}: filter real and imaginary part apart.")
-    given, x = x, x.to(device, dtype) if device is not None else x.to(dtype)
+    given, x = x, x.to(device or x.device, dtype)
     length = x.shape[-1] if x.ndim == 1 else x.shape[-2] if x.ndim >= 2 else 0
     if length != n:
         raise InputError(f"the signal must have one row per node, ({n}, c), got shape {tuple(x.shape)}.")
@@ -199,6 +203,6 @@ def signal(x: Any, batch_shape: torch.Size, n: int, dtype: torch.dtype, device: 
             raise InputError(
                 f"the signal's batch {tuple(x.shape[:-2])} does not fit the operator's {tuple(batch_shape)}."
             ) from None
-    if not torch.isfinite(x.detach().sum()) and torch.isfinite(given).all() and not torch.isfinite(x).all():
+    if x is not given and bool(torch.isfinite(given).all()) and not bool(torch.isfinite(x).all()):
         raise InputError(f"the signal must be within the range of the graph's {dtype}: scale it, or use L.double().")
     return finite(x, "the signal")

@@ -6,7 +6,8 @@ With M the matrix, it is one where one of the kinds of :func:`krylow.laplacian` 
 - generalized: no positive entry off the diagonal, and no row sums to less than zero (the sums are the self-loops);
 - normalized: entries within [-1, 1] and a positive vector s with M s = 0, the roots of the degrees. Without positive
   entries off the diagonal, 1 is then the Perron eigenvalue of I - M >= 0; with some (negative weights), s is looked for
-  in the null space of every component, and |M_ij| s_j summed over j != i is at most s_i.
+  in the null space of every component, and |M_ij| s_j summed over j != i is at most s_i. Components of more than
+  ``LARGEST_COMPONENT`` nodes with such entries are not recognised.
 
 A matrix without entries off the diagonal is its own Laplacian. One whose diagonal alone is zero is refused: it may be
 the Laplacian of a signed graph in balance, but then it is an adjacency just as well.
@@ -18,8 +19,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+import torch
 
-from krylow._checks import InputError
+from krylow._checks import InputError, in_range
 
 #: What a row may sum to instead of zero, relative to the sum of its moduli: entries may have been rounded to a few
 #: digits in a file, and an adjacency is far from it.
@@ -40,23 +42,44 @@ def check_laplacian(M: Any) -> None:
     M
         Finite and symmetric; sparse rows have sorted, unique entries.
     """
-    sparse = scipy.sparse.issparse(M)
-    if sparse:
-        diagonal, sums, sizes = M.diagonal(), M.sum(axis=1), abs(M).sum(axis=1)
-        counts = np.diff(M.indptr)
-        positive = np.asarray((M.data > 0).sum() > (diagonal > 0).sum())
+    if scipy.sparse.issparse(M):
+        _check_sizes(M, M.data)
+        diagonal = M.diagonal()
+        sums = M @ np.ones(M.shape[0], dtype=M.dtype)
     else:
         M = M.reshape(-1, *M.shape[-2:])
-        diagonal, sums, sizes = np.diagonal(M, axis1=-2, axis2=-1), M.sum(-1), np.abs(M).sum(-1)
-        counts = np.full(sums.shape, M.shape[-1])
-        positive = (M > 0).sum((-2, -1)) > (diagonal > 0).sum(-1)
-    noise = np.minimum(BALANCE + 2 * counts * np.finfo(M.dtype).eps, MOST) * sizes
-    edges = (sizes - np.abs(diagonal) > 4 * np.finfo(M.dtype).eps * sizes).any(-1)
-    known = ~edges | (diagonal.any(-1) & ((np.abs(sums) <= noise).all(-1) | (~positive & (sums >= -noise).all(-1))))
+        _check_sizes(M, M)
+        diagonal, sums = np.diagonal(M, axis1=-2, axis2=-1), M.sum(-1)
+    # Nearly always: rows that sum to zero, beside the diagonal alone, which is less than the moduli of a row.
+    if (np.abs(sums) <= BALANCE * np.abs(diagonal)).all() and diagonal.any(-1).all():
+        return
+    _check_each(M, diagonal, sums)
+
+
+def _check_sizes(M: Any, entries: np.ndarray) -> None:
+    """Refuse rows whose sums may overflow."""
+    limit = np.finfo(M.dtype).max / 2
+    if entries.size and not np.abs(entries).max() <= limit / M.shape[-1]:
+        with np.errstate(over="ignore"):
+            largest = float(abs(M).sum(axis=-1).max())
+        in_range(largest, torch.from_numpy(entries).dtype, "L")
+
+
+def _check_each(M: Any, diagonal: np.ndarray, sums: np.ndarray) -> None:
+    """Refuse the first matrix of a batch that none of the three kinds explains."""
+    sparse = scipy.sparse.issparse(M)
+    sizes, eps = abs(M).sum(axis=-1), np.finfo(M.dtype).eps
+    counts = np.diff(M.indptr) if sparse else np.full(sums.shape, M.shape[-1])
+    entries = M.data[None] if sparse else M.reshape(len(M), -1)
+    positive = (entries > 0).sum(-1) > (diagonal > 0).sum(-1)  # some entry off the diagonal
+    noise = np.minimum(BALANCE + 2 * counts * eps, MOST) * sizes
+    edges = (sizes - np.abs(diagonal) > 4 * eps * sizes).any(-1)
+    explained = (np.abs(sums) <= noise).all(-1) | (~positive & (sums >= -noise).all(-1))
+    known = ~edges | (diagonal.any(-1) & explained)
     for i in np.flatnonzero(~known):
-        one, d = (M, diagonal) if sparse else (M[i], diagonal[i])
-        if not d.any() or not _normalized(one, d, bool(positive if sparse else positive[i])):
-            raise _refused(one, d, sums if sparse else sums[i], sparse)
+        one, d, s = (M, diagonal, sums) if sparse else (M[i], diagonal[i], sums[i])
+        if not d.any() or not _normalized(one, d, bool(positive[i])):
+            raise _refused(d, s, sparse)
 
 
 def _normalized(M: Any, diagonal: np.ndarray, positive: bool) -> bool:
@@ -99,12 +122,12 @@ def _positive_null_vector(M: Any) -> bool:
     return True
 
 
-def _refused(M: Any, diagonal: np.ndarray, sums: np.ndarray, sparse: bool) -> InputError:
+def _refused(diagonal: np.ndarray, sums: np.ndarray, sparse: bool) -> InputError:
     if not diagonal.any():
         came = "a matrix with a zero diagonal"
     else:
         worst = sums[np.abs(sums).argmax()]
-        came = f"a matrix whose rows sum to up to {worst:.3g}, which no kind of Laplacian explains"
+        came = f"a matrix whose rows sum to up to {worst:.3g}, in which no kind of Laplacian is recognised"
     line = "SparseOperator.from_matrix(L)" if sparse else "DenseOperator(L)"
     return InputError(
         f"L must be a Laplacian, got {came}, as in an adjacency. Pass krylow.laplacian(W); or, for a matrix that is "

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any, TypeAlias
@@ -21,16 +20,24 @@ COLUMNS = 16
 Scalar: TypeAlias = float | Tensor
 
 
-class _Cost:
+class _Solve:
     """Products and passes of one solve, on top of those that its operator had before."""
 
-    def __init__(self, products: int, passes: int) -> None:
-        self.products, self.passes = products, passes
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+
+    def __enter__(self) -> None:
+        self.before = self.products, self.passes = self.operator._counts()
+        self.token = _running.set((*_running.get(), self))
+
+    def __exit__(self, *raised: object) -> None:
+        _running.reset(self.token)
+        self.operator._add(self.products - self.before[0], self.passes - self.before[1])
 
 
 #: The solves that run in this thread or task, the innermost last: an operator may be shared by several threads, whose
 #: costs are kept apart until each solve ends.
-_running: ContextVar[tuple[tuple[Operator, _Cost], ...]] = ContextVar("krylow_running", default=())
+_running: ContextVar[tuple[_Solve, ...]] = ContextVar("krylow_running", default=())
 _lock = Lock()  # of every operator's totals; not an attribute, so that operators can be copied and pickled
 
 
@@ -84,40 +91,22 @@ class Operator(ABC):
     @property
     def products(self) -> int:
         """Products with one vector so far."""
-        cost = self._cost()
-        return self._products if cost is None else cost.products
+        return self._counts()[0]
 
     @products.setter
     def products(self, value: int) -> None:
-        cost = self._cost()
-        if cost is None:
-            self._products = value
-        else:
-            cost.products = value
+        self._add(value - self.products, 0)
 
     @property
     def passes(self) -> int:
         """Sweeps over the matrix so far."""
-        cost = self._cost()
-        return self._passes if cost is None else cost.passes
+        return self._counts()[1]
 
     @passes.setter
     def passes(self, value: int) -> None:
-        cost = self._cost()
-        if cost is None:
-            self._passes = value
-        else:
-            cost.passes = value
+        self._add(0, value - self.passes)
 
-    def _cost(self) -> _Cost | None:
-        """Return where the innermost solve on this operator, in this thread, counts."""
-        for operator, cost in reversed(_running.get()):
-            if operator is self:
-                return cost
-        return None
-
-    @contextmanager
-    def counted_apart(self) -> Iterator[None]:
+    def counted_apart(self) -> AbstractContextManager[None]:
         """Count what is done inside apart from what other threads do with the same operator, and add it at the end.
 
         >>> import torch
@@ -129,24 +118,24 @@ class Operator(ABC):
         ...     L.products - before
         1
         """
-        products, passes = self.products, self.passes
-        own = _Cost(products, passes)
-        token = _running.set((*_running.get(), (self, own)))
-        try:
-            yield
-        finally:
-            _running.reset(token)
-            self._add(own.products - products, own.passes - passes)
+        return _Solve(self)
+
+    def _counts(self) -> tuple[int, int]:
+        """Return the products and passes that the innermost solve on this operator in this thread sees."""
+        for solve in reversed(_running.get()):
+            if solve.operator is self:
+                return solve.products, solve.passes
+        return self._products, self._passes
 
     def _add(self, products: int, passes: int) -> None:
-        cost = self._cost()
-        if cost is not None:
-            cost.products += products
-            cost.passes += passes
-        else:
-            with _lock:
-                self._products += products
-                self._passes += passes
+        for solve in reversed(_running.get()):
+            if solve.operator is self:
+                solve.products += products
+                solve.passes += passes
+                return
+        with _lock:
+            self._products += products
+            self._passes += passes
 
     @property
     def shape(self) -> torch.Size:
@@ -183,7 +172,7 @@ class Operator(ABC):
             return _checks.as_given(self @ block.to(self.device, self.dtype), X)
         if X.ndim == 1 and not self.batch_shape:
             return (self @ X[:, None])[:, 0]
-        self._count(X)
+        self._count(X, mixed=True)  # its dtype is known
         return self._multiply(X)
 
     def __getitem__(self, index: Any) -> Operator:
@@ -260,7 +249,7 @@ class Operator(ABC):
         """Check a block, whose dtype may be another one if that is ``mixed``, and count its product."""
         if X.ndim < 2 or X.shape[-2] != self.n:
             raise InputError(f"a block must be (*batch, {self.n}, s), got shape {tuple(X.shape)}.")
-        if X.dtype != self.dtype and not mixed:
+        if not mixed and X.dtype != self.dtype:
             raise InputError(
                 f"a block must be of the operator's dtype {self.dtype}, got {X.dtype}: convert one of them."
             )
