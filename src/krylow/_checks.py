@@ -41,11 +41,11 @@ def numbers(x: Any, what: str) -> Tensor:
     if array.dtype.kind not in "fiubc":
         came = f"dtype {array.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
         raise InputError(f"{what} must be numbers: a torch tensor, a numpy array or a list of numbers, got {came}.")
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+    if array.dtype.kind in "ui" or (array.dtype.kind == "f" and array.dtype.itemsize > 8):
         array = array.astype(np.float64)
-    elif array.dtype.kind in "ui":
-        array = array.astype(np.float64 if array.dtype.itemsize > 4 else array.dtype.newbyteorder("="))
-    array = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
+    elif not array.dtype.isnative or array.dtype.kind == "c":
+        array = array.astype(complex if array.dtype.kind == "c" else array.dtype.newbyteorder("="))
+    array = np.asarray(array, order="C")
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 

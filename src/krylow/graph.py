@@ -143,7 +143,7 @@ def operator_and_note(L: Any) -> tuple[Operator, str]:
             "a list must hold graphs only, or Laplacians only, got both: for graphs and adjacencies, pass "
             "krylow.laplacian(list)."
         )
-    if isinstance(L, list) and L and all(isinstance(x, (Tensor, np.ndarray)) or _is_sparse(x) for x in L):
+    if isinstance(L, list) and L and all(isinstance(x, (Tensor, np.ndarray, Operator)) or _is_sparse(x) for x in L):
         return _padded([as_operator(item) for item in L]), ""
     return _given(L), ""
 
@@ -159,7 +159,7 @@ def _given(L: Any) -> Operator:
             return SparseOperator.from_coo(matrix.row, matrix.col, matrix.values, matrix.n)
         return _operator(rows)
     _checks.symmetric(matrix, "L")
-    check_laplacian(matrix.detach().cpu().numpy())
+    check_laplacian(matrix)
     return DenseOperator(matrix)
 
 
@@ -209,7 +209,8 @@ def _padded(parts: list[Operator]) -> Operator:
     matrices = [torch.nn.functional.pad(part.to_dense(), (0, n - part.n) * 2) for part in parts]
     sizes = torch.tensor([part.n for part in parts], device=matrices[0].device)
     mask = torch.arange(n, device=sizes.device) < sizes[:, None]
-    return DenseOperator(torch.stack(matrices), mask=None if bool(mask.all()) else mask)
+    psd = all(part.psd for part in parts)
+    return DenseOperator(torch.stack(matrices), mask=None if bool(mask.all()) else mask, psd=psd)
 
 
 def _from_linear_operator(L: Any) -> Operator:
@@ -368,7 +369,8 @@ def _laplacian_of_rows(W: Any, kind: str | None) -> SparseOperator:
     """Return the Laplacian of a scipy CSR matrix with sorted, unique entries: several times faster than from edges."""
     _check_symmetry(W, "W")
     psd = not (W.data < 0).any()
-    size = W.sum(axis=1) if psd else abs(W).sum(axis=1)
+    with np.errstate(over="ignore"):  # seen below
+        size = W.sum(axis=1) if psd else abs(W).sum(axis=1)
     if kind == "normalized" and not np.isfinite(size.max()):
         W, size = W / _UNIT, (abs(W) / _UNIT).sum(axis=1)
     _checks.in_range(float(size.max()), torch.from_numpy(size).dtype, "W")
@@ -427,7 +429,7 @@ def _dense_laplacian(W: Tensor, kind: str | None, mask: Tensor | None = None) ->
     size = W.abs().sum(-1) if kind == "normalized" or not psd else degree
     largest = float(size.detach().max())
     if kind == "normalized" and not math.isfinite(largest):
-        W = W / _UNIT
+        W = W / torch.where(size.detach().amax(-1).isfinite(), 1.0, _UNIT)[..., None, None]
         degree, size = W.sum(-1), W.abs().sum(-1)
         largest = float(size.detach().max())
     _checks.in_range(largest, W.dtype, "W")
@@ -453,7 +455,8 @@ def _inverse_root(degree: Tensor) -> Tensor:
 
 def _scaled(entries: Tensor, row: Tensor, col: Tensor, scale: Tensor) -> Tensor:
     """Return the entries of D^-1/2 L D^-1/2, mirror images equal to the last bit."""
-    if float(scale.detach().max()) ** 2 <= torch.finfo(scale.dtype).max:
+    largest = float(scale.detach().max())
+    if largest * largest <= torch.finfo(scale.dtype).max:
         return entries * (row * col)
     return entries * torch.maximum(row, col) * torch.minimum(row, col)  # degrees so small that their product is zero
 
