@@ -132,12 +132,12 @@ def _positive_null_vector(M: Any) -> bool:
 
 def _refused(diagonal: np.ndarray, sums: np.ndarray, sparse: bool) -> InputError:
     if not diagonal.any():
-        came = "a matrix with a zero diagonal"
+        came = "a matrix with a zero diagonal: that is an adjacency"
     else:
         worst = sums[np.abs(sums).argmax()]
-        came = f"a matrix whose rows sum to up to {worst:.3g}, in which no kind of Laplacian is recognised"
+        came = f"a matrix whose rows sum to up to {worst:.3g}, in which no kind of Laplacian is recognised, as in an adjacency"
     line = "SparseOperator.from_matrix(L)" if sparse else "DenseOperator(L)"
     return InputError(
-        f"L must be a Laplacian, got {came}, as in an adjacency. Pass krylow.laplacian(W); or, for a matrix that is "
+        f"L must be a Laplacian, got {came}. Pass krylow.laplacian(W); or, for a matrix that is "
         f"meant as it is, krylow.operators.{line}."
     )

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from krylow import _checks
 from krylow.floor import PROOF_LIMIT, complement_probe, estimated_floor, proved_floor
+from krylow.graph import as_operator
 from krylow.linalg.bounds import davis_kahan
 from krylow.operators import FunctionOperator, Operator
 from krylow.refine.chebyshev import chebyshev_filter
@@ -225,7 +226,7 @@ def _from_evidence(sub: Subspace, evidence: Evidence) -> Certificate:
 
 
 def certify(
-    L: Operator,
+    L: Any,
     basis: Tensor,
     *,
     tol: float = 1e-3,
@@ -240,7 +241,7 @@ def certify(
     Parameters
     ----------
     L
-        The operator.
+        As in :func:`krylow.subspace`.
     basis
         ``(*batch, n, k)``; need not be orthonormal, zero columns count as missing.
     tol
@@ -255,6 +256,7 @@ def certify(
     kept
         ``(*batch,)`` how many columns are meant, where that differs over a batch; k is then that number. None: all.
     """
+    L = as_operator(L)
     with torch.no_grad():
         if kept is None:
             kept = torch.full_like(L.sizes, basis.shape[-1])

@@ -179,7 +179,11 @@ class Operator(ABC):
         """Return one graph of a batch, without padding nodes, or several (a slice) as a smaller batch."""
         if not self.batch_shape:
             raise InputError(f"only a batch of graphs can be indexed, got one graph of {self.n} nodes.")
-        places = torch.arange(self.batch_shape.numel(), device=self.device).reshape(self.batch_shape)[index]
+        places = torch.arange(self.batch_shape.numel(), device=self.device).reshape(self.batch_shape)
+        try:
+            places = places[index]
+        except TypeError:
+            raise InputError(f"an index must be a number, a slice or a list of numbers, got {index!r}.") from None
         if places.numel() == 0:
             raise InputError(f"an index must name at least one graph of {tuple(self.batch_shape)}, got {index!r}.")
         return self._items(places)
