@@ -135,7 +135,7 @@ def _refused(diagonal: np.ndarray, sums: np.ndarray, sparse: bool) -> InputError
         came = "a matrix with a zero diagonal: that is an adjacency"
     else:
         worst = sums[np.abs(sums).argmax()]
-        came = f"a matrix whose rows sum to up to {worst:.3g}, in which no kind of Laplacian is recognised, as in an adjacency"
+        came = f"a matrix whose rows sum to up to {worst:.3g}, as in an adjacency, and no kind of Laplacian explains it"
     line = "SparseOperator.from_matrix(L)" if sparse else "DenseOperator(L)"
     return InputError(
         f"L must be a Laplacian, got {came}. Pass krylow.laplacian(W); or, for a matrix that is "

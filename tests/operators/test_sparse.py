@@ -6,7 +6,6 @@ import scipy.sparse
 import torch
 
 import krylow as kl
-from krylow.graph import as_operator
 from krylow.operators import SparseOperator, csr_kernels, sparse
 from krylow.operators.compiled import available
 from krylow.testing import random_graph
