@@ -63,7 +63,7 @@ def test_a_graph_gets_its_laplacian_and_why_says_so(form, A, kind):
     found = kl.subspace(graph, 2)
     np.testing.assert_allclose(found.ritz_values, values[:2], atol=1e-12)
     same_space(found.basis, vectors[:, :2])
-    assert found.why.startswith(f"the {kind} Laplacian of a")
+    assert found.why.startswith(f"the {kind} Laplacian of ")
     assert found.status == Status.CONVERGED
     x = np.arange(4.0)
     np.testing.assert_allclose(kl.lowpass(graph, x, 2), vectors[:, :2] @ (vectors[:, :2].T @ x), atol=1e-12)
