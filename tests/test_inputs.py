@@ -318,7 +318,7 @@ def operators():
     }
 
 
-@pytest.mark.parametrize("name", operators())
+@pytest.mark.parametrize("name", ["dense", "sparse", "function", "diagonal"])
 def test_products_with_arrays_and_lists(name):
     L = operators()[name]
     expected = L.to_dense().numpy() @ [1, 2, 4]
@@ -332,7 +332,7 @@ def test_products_with_arrays_and_lists(name):
         L @ np.array([1j, 2, 3])
 
 
-@pytest.mark.parametrize("name", operators())
+@pytest.mark.parametrize("name", ["dense", "sparse", "function", "diagonal"])
 def test_operators_are_converted(name):
     L = operators()[name]
     for single in (L.to(F32), L.float(), L.to("cpu", F32), L.to(dtype=F32), L.to(torch.device("cpu"), dtype=F32)):

@@ -372,7 +372,7 @@ def _laplacian_of_rows(W: Any, kind: str | None) -> SparseOperator:
     with np.errstate(over="ignore"):  # seen below
         size = W.sum(axis=1) if psd else abs(W).sum(axis=1)
     if kind == "normalized" and not np.isfinite(size.max()):
-        W = W / W.dtype.type(_UNIT)  # of the same dtype
+        W = (W / _UNIT).astype(W.dtype)
         size = abs(W).sum(axis=1)
     _checks.in_range(float(size.max()), torch.from_numpy(size).dtype, "W")
     degree, loops = size if psd else W.sum(axis=1), W.diagonal()
