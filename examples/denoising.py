@@ -27,7 +27,7 @@ noisy = clean + rng.normal(0, 0.7, len(points))
 # One subspace serves every signal on the graph.
 L = kl.laplacian(W)
 sub = kl.subspace(L, k=40)
-denoised = sub.project(noisy).numpy()
+denoised = sub.project(noisy)
 print(f"{sub.method}: {sub.status.name.lower()}, error at most {float(sub.error_bound):.1e}")
 for name, signal in (("noisy", noisy), ("low-pass", denoised)):
     print(f"{name}: mean squared error {np.mean((signal - clean) ** 2):.4f}")

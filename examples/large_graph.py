@@ -37,7 +37,7 @@ print(f"{sub.status.name.lower()}, error at most {float(sub.error_bound):.1e}, p
 x, y, z = points.T
 field = 0.6 * z + 1.2 * x * z
 noisy = field + np.random.default_rng(1).normal(0, 0.5, len(field))
-smooth = sub.project(noisy).numpy()
+smooth = sub.project(noisy)
 print(f"mean squared error: noisy {np.mean((noisy - field) ** 2):.4f}, low-pass {np.mean((smooth - field) ** 2):.4f}")
 
 fig, axes = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")

@@ -184,7 +184,7 @@ def test_every_item_of_a_batch_has_its_own_status():
 @pytest.mark.parametrize("gap", [1e-3, 1e-5, 1e-7, 1e-9])
 def test_small_gaps_are_seen_as_long_as_rounding_allows(gap):
     L = from_spectrum([0.0, 1.0, 2.0, 2.0 + gap, 3.0, 4.0, 5.0, 6.0])
-    found = kl.subspace(L, 3, method="exact")
+    found = kl.subspace(DenseOperator(L), 3, method="exact")
     assert found.status == Status.CONVERGED
     assert float(true_errors(found.basis, L)) <= float(found.error_bound) <= 1e-3
 

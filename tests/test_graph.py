@@ -26,9 +26,9 @@ def as_networkx(W):
     return networkx.from_numpy_array(W.numpy())
 
 
-def as_pyg(W, key="edge_weight"):
+def as_pyg(W):
     edge_index, weight = edges(W)
-    return Data(edge_index=edge_index, num_nodes=W.shape[0], **{key: weight})
+    return Data(edge_index=edge_index, num_nodes=W.shape[0], edge_weight=weight)
 
 
 FORMS = {
@@ -44,9 +44,9 @@ FORMS = {
     "scipy dia": lambda W: scipy.sparse.dia_array(W.numpy()),
     "networkx": as_networkx,
     "PyG edge_weight": as_pyg,
-    "PyG edge_attr": lambda W: as_pyg(W, "edge_attr"),
     "edge_index and weight": edges,
 }
+GRAPHS = ("networkx", "PyG edge_weight", "edge_index and weight")  # not matrices
 SPARSE = [name for name in FORMS if name not in ("numpy", "nested list", "torch")]
 
 
@@ -354,7 +354,7 @@ def test_rounding_is_no_asymmetry():
     kl.laplacian(scipy.sparse.csr_array(noisy.numpy()))
 
 
-@pytest.mark.parametrize("form", [n for n in FORMS if n not in ("nested list",)])
+@pytest.mark.parametrize("form", [n for n in FORMS if n not in ("nested list", *GRAPHS)])
 def test_an_adjacency_is_refused_as_a_laplacian(form):
     with pytest.raises(InputError, match=r"must be a Laplacian, got .*adjacency\. Pass krylow\.laplacian\(W\)"):
         as_operator(FORMS[form](W))

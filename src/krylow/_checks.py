@@ -6,8 +6,10 @@ what came, and what to do. Nothing here changes values: a check never repairs si
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,6 +30,34 @@ def floating(x: Tensor, what: str) -> Tensor:
     return x if x.is_floating_point() else x.to(torch.get_default_dtype())
 
 
+def numbers(x: Any, what: str) -> Tensor:
+    """Return a tensor, an array or a nested list of numbers as a tensor, with its gradient where it has one."""
+    if isinstance(x, Tensor):
+        return x
+    try:
+        array = np.asarray(x)
+    except (TypeError, ValueError, RuntimeError):  # rows of different lengths, tensors with a gradient
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "fiubc":
+        came = f"dtype {array.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
+        raise InputError(f"{what} must be numbers: a torch tensor, a numpy array or a list of numbers, got {came}.")
+    if array.dtype.kind in "ui" or (array.dtype.kind == "f" and array.dtype.itemsize > 8):
+        array = array.astype(np.float64)
+    elif not array.dtype.isnative or array.dtype.kind == "c":
+        array = array.astype(complex if array.dtype.kind == "c" else array.dtype.newbyteorder("="))
+    array = np.asarray(array, order="C")
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def as_given(y: Tensor, x: Any) -> Any:
+    """Return an answer ``y`` as what came in, x, was: its kind (a list becomes an array), device and floating dtype."""
+    if isinstance(x, Tensor):
+        return y.to(x.device, x.dtype if x.is_floating_point() else y.dtype)
+    array = y.detach().cpu().numpy()
+    dtype = getattr(x, "dtype", None)
+    return array.astype(dtype, copy=False) if isinstance(dtype, np.dtype) and dtype.kind == "f" else array
+
+
 def square(x: Tensor, what: str) -> Tensor:
     """Check for shape ``(*batch, n, n)`` with n >= 1 and no empty batch."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
@@ -46,6 +76,16 @@ def finite(x: Tensor, what: str) -> Tensor:
         bad = int((~torch.isfinite(x)).sum())
         raise InputError(f"{what} must be finite, got {bad} NaN or infinite entries: drop or replace them first.")
     return x
+
+
+def in_range(size: float, dtype: torch.dtype, what: str) -> None:
+    """Check the largest sum of the moduli of a matrix's row: twice it bounds the spectrum, and has to be finite."""
+    largest = torch.finfo(dtype).max / 2
+    if not size <= largest:  # an overflow, or NaN
+        raise InputError(
+            f"the weights of a node's edges must sum to at most {largest:.3g} in modulus, half of what {dtype} "
+            f"holds, got more: divide {what} by its largest weight."
+        )
 
 
 def symmetric(x: Tensor, what: str) -> Tensor:
@@ -84,63 +124,71 @@ def not_a_laplacian(diagonal: Tensor, off_diagonal: Tensor, row_sums: Tensor) ->
         )
 
 
-def not_an_adjacency(L: Tensor) -> None:
-    """Refuse an adjacency where a Laplacian is expected, as far as it can be told."""
-    diagonal = L.diagonal(dim1=-2, dim2=-1)
-    if bool((diagonal == 0).all()) and bool((L >= 0).all()) and bool((L > 0).any()):
-        raise InputError(
-            "L must be a Laplacian, got a non-negative matrix with a zero diagonal: that is an adjacency. "
-            "Pass krylow.laplacian(W)."
-        )
-
-
 def count(value: Any, what: str, low: int = 1, high: int | None = None, hint: str = "") -> int:
-    """Check an integer in [low, high]."""
-    try:
-        whole = not isinstance(value, bool) and int(value) == value
-    except (TypeError, ValueError, OverflowError):
-        whole = False
-    if not whole:
+    """Return an integer in [low, high]; a whole number of another type, such as 2.0, is converted."""
+    if type(value) is not int and not _whole(value):
         raise InputError(f"{what} must be an integer, got {value!r}.")
-    if value < low or (high is not None and value > high):
+    number = int(value)
+    if number < low or (high is not None and number > high):
         span = f"at least {low}" if high is None else f"between {low} and {high}"
         raise InputError(f"{what} must be {span}{hint}, got {value}.")
-    return int(value)
+    return number
 
 
-def choice(value: str, options: tuple[str, ...], what: str) -> str:
+def _whole(value: Any) -> bool:
+    """Whether a value is a whole number of any type; a truth value is none."""
+    if isinstance(value, (bool, np.bool_, str)) or getattr(value, "dtype", None) == torch.bool:
+        return False
+    try:
+        return bool(int(value) == value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return False
+
+
+def choice(value: Any, options: tuple[str, ...], what: str) -> str:
     """Check that ``value`` is one of ``options``."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise InputError(f"{what} must be one of {', '.join(map(repr, options))}, got {value!r}.")
     return value
 
 
-def k_or_cutoff(k: int | None, cutoff: float | None, n: int) -> None:
-    """Check that exactly one of ``k`` and ``cutoff`` is given, and that it is in range."""
+def k_or_cutoff(k: Any, cutoff: Any, n: int) -> tuple[int | None, float | None]:
+    """Return ``k`` and ``cutoff`` as plain numbers: exactly one of them is given, and in range."""
     if (k is None) == (cutoff is None):
         came = "neither" if k is None else f"k={k} and cutoff={cutoff}"
         raise InputError(f"give either k (number of kept frequencies) or cutoff (largest kept one), got {came}.")
     if k is not None:
-        count(k, "k", 1, n, hint=" (the number of nodes of the smallest graph)")
-    elif not isinstance(cutoff, (int, float)) or cutoff != cutoff:
-        raise InputError(f"cutoff must be a number, got {cutoff!r}.")
+        return count(k, "k", 1, n, hint=" (the number of nodes of the smallest graph)"), None
+    return None, number(cutoff, "cutoff")
 
 
-def positive(value: float, what: str) -> float:
-    """Check for a positive finite number."""
-    if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+def number(value: Any, what: str, expected: str = "a number") -> float:
+    """Return a real number, plain, of numpy or of torch, as a float; NaN is refused."""
+    if type(value) is float and value == value:
+        return value
+    plain = value.item() if isinstance(value, (Tensor, np.ndarray, np.generic)) and value.ndim == 0 else value
+    if isinstance(plain, bool) or not isinstance(plain, Real) or plain != plain:
+        raise InputError(f"{what} must be {expected}, got {value!r}.")
+    try:
+        return float(plain)
+    except OverflowError:
+        raise InputError(f"{what} must be {expected} within float64, got {value!r}.") from None
+
+
+def positive(value: Any, what: str) -> float:
+    """Return a positive finite number as a float."""
+    plain = number(value, what, "a positive number")
+    if not 0 < plain < float("inf"):
         raise InputError(f"{what} must be a positive number, got {value!r}.")
-    return value
+    return plain
 
 
-def signal(x: Tensor, batch_shape: torch.Size, n: int, dtype: torch.dtype) -> Tensor:
-    """Check a signal ``(n,)``, ``(n, c)`` or ``(*batch, n, c)`` against the operator it is filtered with."""
+def signal(x: Any, batch_shape: torch.Size, n: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
+    """Return a signal ``(n,)``, ``(n, c)`` or ``(*batch, n, c)`` in the dtype of the operator it is filtered with."""
+    x = numbers(x, "the signal")
     if x.is_complex():
         raise InputError(f"the signal must be real, got {x.dtype}: filter real and imaginary part apart.")
-    if not x.is_floating_point():
-        x = x.to(dtype)
-    if x.dtype != dtype:
-        raise InputError(f"the signal must have the operator's dtype {dtype}, got {x.dtype}: convert one of them.")
+    given, x = x, x.to(device or x.device, dtype)
     length = x.shape[-1] if x.ndim == 1 else x.shape[-2] if x.ndim >= 2 else 0
     if length != n:
         raise InputError(f"the signal must have one row per node, ({n}, c), got shape {tuple(x.shape)}.")
@@ -155,4 +203,6 @@ def signal(x: Tensor, batch_shape: torch.Size, n: int, dtype: torch.dtype) -> Te
             raise InputError(
                 f"the signal's batch {tuple(x.shape[:-2])} does not fit the operator's {tuple(batch_shape)}."
             ) from None
+    if x is not given and bool(torch.isfinite(given).all()) and not bool(torch.isfinite(x).all()):
+        raise InputError(f"the signal must be within the range of the graph's {dtype}: scale it, or use L.double().")
     return finite(x, "the signal")

@@ -14,12 +14,14 @@ import math
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from krylow import _checks
 from krylow.floor import PROBE_STEPS, PROOF_LIMIT, complement_probe, estimated_floor, proved_floor
+from krylow.graph import as_operator
 from krylow.linalg.bounds import davis_kahan
 from krylow.linalg.rounding import entry_error, restored
 from krylow.linalg.row_blocks import exact_gram
@@ -158,11 +160,11 @@ class Subspace:
         """Number of kept frequencies."""
         return self.basis.shape[-1]
 
-    def project(self, x: Tensor) -> Tensor:
-        r"""Return $\hat U \hat U^\top x$ for x ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``."""
+    def project(self, x: Any) -> Any:
+        r"""Return $\hat U \hat U^\top x$ for x ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``, of x's kind and dtype."""
         L = self.operator
-        x = _checks.signal(torch.as_tensor(x), L.batch_shape, L.n, self.basis.dtype)
-        return self.basis @ (self.basis.mT @ x)
+        signal = _checks.signal(x, L.batch_shape, L.n, self.basis.dtype, self.basis.device)
+        return _checks.as_given(self.basis @ (self.basis.mT @ signal), x)
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -262,7 +264,7 @@ def _from_evidence(sub: Subspace, evidence: Evidence) -> Certificate:
 
 
 def certify(
-    L: Operator,
+    L: Any,
     basis: Tensor,
     *,
     tol: float = 1e-3,
@@ -277,7 +279,7 @@ def certify(
     Parameters
     ----------
     L
-        The operator.
+        As in :func:`krylow.subspace`.
     basis
         ``(*batch, n, k)``; need not be orthonormal, zero columns count as missing.
     tol
@@ -292,6 +294,7 @@ def certify(
     kept
         ``(*batch,)`` how many columns are meant, where that differs over a batch; k is then that number. None: all.
     """
+    L = as_operator(L)
     with torch.no_grad():
         if kept is None:
             kept = torch.full_like(L.sizes, basis.shape[-1])

@@ -18,7 +18,7 @@ from krylow._checks import InputError
 from krylow.answers import Options
 from krylow.certify import Subspace
 from krylow.floor import PROOF_LIMIT
-from krylow.graph import as_operator
+from krylow.graph import as_operator, operator_and_note
 from krylow.large import CONTRAST, FACTORISED, contrast
 from krylow.linalg.fill import core_fill
 from krylow.linalg.projection import project_by_blocks
@@ -43,6 +43,10 @@ __all__ = [
 
 #: What :func:`lowpass` takes beside ``METHODS``.
 SIGNAL_METHODS = ("lanczos_signal", "polynomial", "polynomial_jackson")
+#: Largest degree of a polynomial, which takes as many products a signal.
+MOST_DEGREE = 10**6
+#: A larger limit of products is none.
+MOST_PRODUCTS = 2**62
 #: Up to this size ``auto`` decomposes a graph, and up to the second a sparse one whose factor is light; that one it
 #: factorises up to the third. Up to there it decomposes where more than an eighth of the frequencies is wanted.
 EXACT_LIMIT = 1000
@@ -89,7 +93,10 @@ def subspace(
     Parameters
     ----------
     L
-        An operator (:func:`~krylow.laplacian`), or a plain symmetric matrix that is a Laplacian.
+        An operator (:func:`~krylow.laplacian`); a plain symmetric matrix that is a Laplacian; or a graph (networkx,
+        PyG, an ``edge_index``, a pair ``(edge_index, weights)``) or a list of graphs, whose Laplacian is taken:
+        combinatorial, or generalized where there are self-loops, as ``why`` says. A matrix that no kind of Laplacian
+        explains, such as an adjacency, is refused; an operator is taken as it is.
     k
         Number of kept frequencies.
     cutoff
@@ -102,7 +109,7 @@ def subspace(
         report.
     m
         Steps of "lanczos" and "unrolled"; most basis vectors of "thick_restart"; block width of "chebyshev",
-        "multilevel" and "lobpcg".
+        "multilevel" and "lobpcg". At most the number of nodes is used.
     seed, generator
         Where randomness comes from; the same call gives the same answer by default.
     weights
@@ -127,15 +134,18 @@ def subspace(
     >>> sub.status.name, sub.basis.shape
     ('CONVERGED', torch.Size([10, 3]))
     """
-    L = as_operator(L)
+    L, note = operator_and_note(L)
     smallest = int(L.sizes.min())
-    _checks.k_or_cutoff(k, cutoff, smallest)
-    _checks.positive(tol, "tol")
+    k, cutoff = _checks.k_or_cutoff(k, cutoff, smallest)
+    tol = _checks.positive(tol, "tol")
     generator = _generator(L, seed, generator)
     if m is not None:
         m = _checks.count(m, "m")
+        m = m if weights is not None else min(m, L.n)  # a trained network has its own number
     if max_products is not None:
-        max_products = _checks.count(max_products, "max_products")
+        max_products = min(_checks.count(max_products, "max_products"), MOST_PRODUCTS)
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback must be a function of one argument, got {callback!r}.")
     if weights is not None and method not in ("auto", "unrolled"):
         raise InputError(f'weights are for method="unrolled", got method={method!r}.')
     options = Options(tol, m, generator, weights, max_products, callback)
@@ -143,8 +153,9 @@ def subspace(
     if method == "auto":
         method, why = choose(L, k or smallest, weights)
     recipe = RECIPES[_checks.choice(method, METHODS, "method")]
-    found = recipe(L, k, options) if k is not None else up_to(L, float(cutoff or 0.0), method, options)
-    return replace(found, method=method, why=f"{why}; {found.why}" if found.why else why, tol=tol)
+    with L.counted_apart():
+        found = recipe(L, k, options) if k is not None else up_to(L, float(cutoff or 0.0), method, options)
+    return replace(found, method=method, why="; ".join(filter(None, (note, why, found.why))), tol=tol)
 
 
 def lowpass(
@@ -173,8 +184,9 @@ def lowpass(
     L
         As in :func:`subspace`.
     x
-        ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``, torch or numpy. A ``numpy.memmap`` ``(n, c)`` is filtered block by
-        block, so that it need not fit into memory.
+        ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``, torch, numpy or nested lists, of any real dtype: it is filtered in
+        the graph's. For a list of graphs: a list of as many signals, each as long as its graph. A ``numpy.memmap``
+        ``(n, c)`` is filtered block by block, so that it need not fit into memory.
     method
         As in :func:`subspace`, or one of :data:`SIGNAL_METHODS`, whose number of steps or degree is ``m`` (50).
     k, cutoff, tol, m, seed, generator, weights, max_products, callback
@@ -185,8 +197,9 @@ def lowpass(
 
     Returns
     -------
-    Tensor or ndarray
-        Of x's kind and shape, in memory unless ``out`` is given.
+    Tensor, ndarray or list of them
+        Of x's kind, shape and dtype (whole numbers become the graph's), in memory unless ``out`` is given; an array
+        for nested lists of numbers.
 
     Examples
     --------
@@ -196,6 +209,9 @@ def lowpass(
     array([2., 2.])
     """
     L = as_operator(L)
+    if isinstance(x, (list, tuple)) and len(L.batch_shape) == 1 and out is None:
+        own = Options(tol, m, generator, weights, max_products, callback)
+        return _filter_list(L, x, k, cutoff, method, seed, own)
 
     def solve() -> Subspace:
         return subspace(
@@ -220,10 +236,9 @@ def lowpass(
         return project_by_blocks(solve().basis, x, out)
     if out is not None:
         raise InputError(f"out is for one graph and methods that find a subspace, got method={method!r}.")
-    signal = torch.from_numpy(np.ascontiguousarray(x)) if isinstance(x, np.ndarray) else torch.as_tensor(x)
-    signal = _checks.signal(signal, L.batch_shape, L.n, L.dtype)
+    signal = _checks.signal(x, L.batch_shape, L.n, L.dtype, L.device)
     if method in SIGNAL_METHODS:
-        _checks.k_or_cutoff(k, cutoff, int(L.sizes.min()))
+        k, cutoff = _checks.k_or_cutoff(k, cutoff, int(L.sizes.min()))
         steps = 50 if m is None else _checks.count(m, "m")
         column = signal if signal.ndim > 1 else signal[:, None]
         if method == "lanczos_signal":
@@ -231,20 +246,53 @@ def lowpass(
         else:
             source = _generator(L, seed, generator)
             damped = method == "polynomial_jackson"
+            _checks.count(steps, "m", 1, MOST_DEGREE, hint=" (the degree of the polynomial)")
             y = chebyshev_lowpass(L, column, cutoff=cutoff, k=k, degree=steps, jackson=damped, generator=source)
         y = y.reshape(signal.shape) if signal.ndim == 1 else y
     else:
         y = solve().project(signal)
-    return y.detach().numpy() if isinstance(x, np.ndarray) else y
+    return _checks.as_given(y, x)
+
+
+def _filter_list(L: Operator, signals: Any, k: Any, cutoff: Any, method: str, seed: Any, options: Options) -> list[Any]:
+    """Filter as many signals as a batch has graphs, each as long as its own graph, and return them alike."""
+    sizes = L.sizes.tolist()
+    if len(signals) != len(sizes):
+        raise InputError(f"a list of signals must hold one a graph, {len(sizes)}, got {len(signals)}.")
+    one = torch.Size(())
+    parts = [_checks.signal(x, one, n, L.dtype, L.device) for x, n in zip(signals, sizes, strict=True)]
+    if any(part.ndim > 2 for part in parts):
+        raise InputError("the signals of a list must be (n,) or (n, c), got a batch of them.")
+    columns = [part.reshape(part.shape[0], -1) for part in parts]
+    width = max(part.shape[1] for part in columns)
+    padded = [torch.nn.functional.pad(part, (0, width - part.shape[1], 0, L.n - part.shape[0])) for part in columns]
+    y = lowpass(
+        L,
+        torch.stack(padded),
+        k,
+        cutoff=cutoff,
+        method=method,
+        tol=options.tol,
+        m=options.m,
+        seed=seed,
+        generator=options.generator,
+        weights=options.weights,
+        max_products=options.max_products,
+        callback=options.callback,
+    )
+    cut = [part[: c.shape[0], : c.shape[1]] for part, c in zip(y, columns, strict=True)]
+    return [_checks.as_given(c.reshape(p.shape), x) for c, p, x in zip(cut, parts, signals, strict=True)]
 
 
 def _generator(L: Operator, seed: int | None, generator: torch.Generator | None) -> torch.Generator | None:
     """Return the source of randomness that ``seed`` or ``generator`` names."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise InputError(f"generator must be a torch.Generator, got {generator!r}: for a number, pass seed.")
     if seed is None:
         return generator
     if generator is not None:
         raise InputError("give either seed or generator, got both.")
-    return torch.Generator(device=L.device).manual_seed(seed)
+    return torch.Generator(device=L.device).manual_seed(_checks.count(seed, "seed", -(2**63), 2**64 - 1))
 
 
 def choose(L: Operator, k: int, weights: Any = None) -> tuple[str, str]:

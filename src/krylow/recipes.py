@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from os import PathLike
 
 import torch
 
@@ -73,8 +74,12 @@ def _unrolled(L: Operator, k: int, options: Options) -> Subspace:
     if net is None:
         found = nn.UnrolledLanczos(k, options.m)(L, generator=options.generator)
         return replace(found, why=f"an untrained network, since no weights were given; {found.why}")
-    if not isinstance(net, torch.nn.Module):
+    if isinstance(net, (str, PathLike)):
         net = nn.load(net)
+    if not isinstance(net, nn.UnrolledLanczos):
+        raise InputError(
+            f"weights must be a network (krylow.nn.UnrolledLanczos), its name or its file, got {type(net).__name__}."
+        )
     if (net.k, net.m) != (k, options.m or net.m):
         raise InputError(f"the network was trained for k={net.k}, m={net.m}, got k={k}, m={options.m}.")
     return net(L, generator=options.generator)
@@ -83,7 +88,15 @@ def _unrolled(L: Operator, k: int, options: Options) -> Subspace:
 def _thick_restart(L: Operator, k: int, options: Options) -> Subspace:
     block = 1 if not isinstance(L, DenseOperator) else max(1, min(8, k))
     basis_size = options.m or max(2 * k, k + 24, 4 * block)
+    if basis_size >= L.n:  # nothing has to be restarted: do not, however few nodes some graph of a batch has
+        basis_size = max(basis_size, 2 * k, k + 24, 4 * block)
     basis_size = max(basis_size, k + 2 * block)
+    least = -(-k // block) * block
+    if options.max_products is not None and options.max_products < least:
+        raise InputError(
+            f'max_products of method="thick_restart" must be at least {least}, since a basis of k = {k} vectors takes '
+            f"as many (blocks of {block}), got {options.max_products}."
+        )
 
     def run(A: Operator) -> Ritz:
         X = gaussian(A, block, generator=options.generator)

@@ -45,6 +45,6 @@ def test_a_block_of_no_columns():
     assert L.products == 0
 
 
-def test_a_block_of_another_dtype_is_refused():
+def test_a_recurrence_on_a_block_of_another_dtype_is_refused():
     with pytest.raises(InputError, match=r"dtype torch.float64, got torch.float32"):
-        DenseOperator(torch.eye(3, dtype=torch.float64)) @ torch.ones(3, 1)
+        DenseOperator(torch.eye(3, dtype=torch.float64)).three_term(torch.ones(3, 1), None, 1.0, 0.0)

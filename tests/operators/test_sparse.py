@@ -6,7 +6,6 @@ import scipy.sparse
 import torch
 
 import krylow as kl
-from krylow.graph import as_operator
 from krylow.operators import SparseOperator, csr_kernels, sparse
 from krylow.operators.compiled import available
 from krylow.testing import random_graph
@@ -26,7 +25,7 @@ def test_from_coo_takes_any_order_and_adds_up():
 
 def test_rows_pointers_and_diagonal():
     matrix = scipy.sparse.csr_array(random_graph(8, seed=0).numpy() + np.diag(np.arange(8.0)))
-    L = as_operator(matrix)
+    L = SparseOperator.from_matrix(matrix)
     np.testing.assert_array_equal(L.crow, matrix.indptr)
     np.testing.assert_array_equal(L.col, matrix.indices)
     np.testing.assert_array_equal(L.row, matrix.tocoo().row)

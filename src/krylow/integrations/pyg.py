@@ -24,7 +24,7 @@ from torch import Tensor
 
 from krylow import _checks
 from krylow._checks import InputError
-from krylow.graph import as_operator, laplacian
+from krylow.graph import laplacian
 from krylow.integrations._frequencies import ZERO_EPS, fixed_signs, missing_extra, unconverged, without_trivial
 from krylow.linalg.eigh import KERNEL_BATCH
 from krylow.linalg.partial_eigh import partial_eigh
@@ -302,9 +302,8 @@ class _Union:
         edges, n = slice(self.edges[which], self.edges[which + 1]), self.sizes[which]
         nodes = torch.arange(n, device=self.index.device)
         index = torch.cat([self.index[:, edges], nodes.expand(2, n)], dim=1)
-        L = as_operator((index, torch.cat([self.values[edges], self.values.new_ones(n)]).double()))
-        assert isinstance(L, SparseOperator)
-        return SparseOperator(L.crow, L.col, L.values, psd=not self.signed)
+        values = torch.cat([self.values[edges], self.values.new_ones(n)]).double()
+        return SparseOperator.from_coo(index[0], index[1], values, n, psd=not self.signed)
 
     def trivial(self, first: int, last: int, dtype: torch.dtype) -> Tensor:
         """Return the vectors of frequency 0 that every graph has, D^1/2 1, ``(g, n)``."""

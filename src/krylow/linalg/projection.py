@@ -25,13 +25,15 @@ def project_by_blocks(U: Tensor, x: np.ndarray, out: np.ndarray | None = None) -
     x
         ``(n, c)``; each entry is read twice.
     out
-        ``(n, c)`` of U's dtype that the result is written to, such as a ``numpy.memmap``; it may be x itself. None: a
-        new array in memory.
+        ``(n, c)`` of U's dtype, or of x's, that the result is written to, such as a ``numpy.memmap``; it may be x
+        itself. None: a new array in memory, of x's dtype where that is floating.
     """
     n, width = x.shape
     numbers = torch.empty(0, dtype=U.dtype).numpy().dtype
-    out = np.empty((n, width), dtype=numbers) if out is None else out
-    if not isinstance(out, np.ndarray) or out.shape != x.shape or out.dtype != numbers or not out.flags.writeable:
+    own = x.dtype if x.dtype.kind == "f" else numbers
+    out = np.empty((n, width), dtype=own) if out is None else out
+    fits = isinstance(out, np.ndarray) and out.shape == x.shape and out.dtype in (numbers, own)
+    if not fits or not out.flags.writeable:
         came = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
         raise InputError(f"out must be a writable numpy array of {numbers} and shape {x.shape}, got {came}.")
     U = U.detach().cpu()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from krylow import _checks
 from krylow.certify import Subspace
 from krylow.extract import ritz
-from krylow.graph import as_operator
+from krylow.graph import as_operator, operator_and_note
 from krylow.nn.probes import InversePolynomialProbe, Probe
 from krylow.operators import DiagonalOperator
 from krylow.refine.implicit_restart import implicit_restart
@@ -90,7 +90,7 @@ class UnrolledLanczos(nn.Module):
         Parameters
         ----------
         L
-            Operator or symmetric matrix.
+            As in :func:`krylow.subspace`.
         z
             ``(*batch, n, 1)`` random vector. None: Gaussian, from ``generator``.
         generator
@@ -109,17 +109,20 @@ class UnrolledLanczos(nn.Module):
 
     def forward(self, L: Any, *, z: Tensor | None = None, generator: torch.Generator | None = None) -> Subspace:
         """Return the subspace; arguments as in :meth:`krylov`."""
-        L = as_operator(L)
-        products, passes = L.products, L.passes
-        theta, basis, _ = ritz(self.krylov(L, z=z, generator=generator), self.k)
+        L, note = operator_and_note(L)
+        steps = f"{self.m} relaxed steps from {type(self.probe).__name__}" + ("" if L.psd else _shifted(L))
+        with L.counted_apart():
+            products, passes = L.products, L.passes
+            theta, basis, _ = ritz(self.krylov(L, z=z, generator=generator), self.k)
+            products, passes = L.products - products, L.passes - passes
         return Subspace(
             basis=basis,
             ritz_values=theta,
             operator=L,
-            products=L.products - products,
-            passes=L.passes - passes,
+            products=products,
+            passes=passes,
             method="unrolled",
-            why=f"{self.m} relaxed steps from {type(self.probe).__name__}" + ("" if L.psd else _shifted(L)),
+            why=f"{note}; {steps}" if note else steps,
             tol=1e-3,
         )
 

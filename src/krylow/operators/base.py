@@ -3,15 +3,42 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from threading import Lock
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
+from krylow import _checks
 from krylow._checks import InputError
 
 #: Columns whose products are held at once.
 COLUMNS = 16
+#: A number, or one a graph of a batch.
+Scalar: TypeAlias = float | Tensor
+
+
+class _Solve:
+    """Products and passes of one solve, on top of those that its operator had before."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+
+    def __enter__(self) -> None:
+        self.before = self.products, self.passes = self.operator._counts()
+        self.token = _running.set((*_running.get(), self))
+
+    def __exit__(self, *raised: object) -> None:
+        _running.reset(self.token)
+        self.operator._add(self.products - self.before[0], self.passes - self.before[1])
+
+
+#: The solves that run in this thread or task, the innermost last: an operator may be shared by several threads, whose
+#: costs are kept apart until each solve ends.
+_running: ContextVar[tuple[_Solve, ...]] = ContextVar("krylow_running", default=())
+_lock = Lock()  # of every operator's totals; not an attribute, so that operators can be copied and pickled
 
 
 class Operator(ABC):
@@ -36,7 +63,8 @@ class Operator(ABC):
     Attributes
     ----------
     products
-        Products with one vector so far: a block of s columns counts s, whatever the batch.
+        Products with one vector so far: a block of s columns counts s, whatever the batch. Threads that share an
+        operator each see their own running solve; the others' are added when those end.
     passes
         Sweeps over the matrix so far: a block counts 1.
     """
@@ -57,8 +85,57 @@ class Operator(ABC):
         self.device = device
         self.mask = mask
         self.psd = psd
-        self.products = 0
-        self.passes = 0
+        self._products = 0
+        self._passes = 0
+
+    @property
+    def products(self) -> int:
+        """Products with one vector so far."""
+        return self._counts()[0]
+
+    @products.setter
+    def products(self, value: int) -> None:
+        self._add(value - self.products, 0)
+
+    @property
+    def passes(self) -> int:
+        """Sweeps over the matrix so far."""
+        return self._counts()[1]
+
+    @passes.setter
+    def passes(self, value: int) -> None:
+        self._add(0, value - self.passes)
+
+    def counted_apart(self) -> AbstractContextManager[None]:
+        """Count what is done inside apart from what other threads do with the same operator, and add it at the end.
+
+        >>> import torch
+        >>> from krylow.operators import DenseOperator
+        >>> L = DenseOperator(torch.eye(2))
+        >>> with L.counted_apart():
+        ...     before = L.products
+        ...     _ = L @ torch.ones(2)
+        ...     L.products - before
+        1
+        """
+        return _Solve(self)
+
+    def _counts(self) -> tuple[int, int]:
+        """Return the products and passes that the innermost solve on this operator in this thread sees."""
+        for solve in reversed(_running.get()):
+            if solve.operator is self:
+                return solve.products, solve.passes
+        return self._products, self._passes
+
+    def _add(self, products: int, passes: int) -> None:
+        for solve in reversed(_running.get()):
+            if solve.operator is self:
+                solve.products += products
+                solve.passes += passes
+                return
+        with _lock:
+            self._products += products
+            self._passes += passes
 
     @property
     def shape(self) -> torch.Size:
@@ -82,12 +159,38 @@ class Operator(ABC):
             return torch.full(self.batch_shape, self.n, device=self.device)
         return self.mask.sum(-1)
 
-    def __matmul__(self, X: Tensor) -> Tensor:
-        """Multiply a block ``(*batch, n, s)``, or one vector ``(n,)`` where there is no batch."""
+    def __matmul__(self, X: Any) -> Any:
+        """Multiply a block ``(*batch, n, s)``, or one vector ``(n,)`` where there is no batch.
+
+        Arrays, nested lists and tensors of another dtype are multiplied in the operator's own; the answer is of their
+        kind and dtype, an array for a list.
+        """
+        if not isinstance(X, Tensor) or X.dtype != self.dtype:
+            block = _checks.numbers(X, "a block")
+            if block.is_complex():
+                raise InputError(f"a block must be real, got {block.dtype}: multiply real and imaginary part apart.")
+            return _checks.as_given(self @ block.to(self.device, self.dtype), X)
         if X.ndim == 1 and not self.batch_shape:
             return (self @ X[:, None])[:, 0]
-        self._count(X)
+        self._count(X, mixed=True)  # its dtype is known
         return self._multiply(X)
+
+    def __getitem__(self, index: Any) -> Operator:
+        """Return one graph of a batch, without padding nodes, or several (a slice) as a smaller batch."""
+        if not self.batch_shape:
+            raise InputError(f"only a batch of graphs can be indexed, got one graph of {self.n} nodes.")
+        places = torch.arange(self.batch_shape.numel(), device=self.device).reshape(self.batch_shape)
+        try:
+            places = places[index]
+        except TypeError:
+            raise InputError(f"an index must be a number, a slice or a list of numbers, got {index!r}.") from None
+        if places.numel() == 0:
+            raise InputError(f"an index must name at least one graph of {tuple(self.batch_shape)}, got {index!r}.")
+        return self._items(places)
+
+    def _items(self, places: Tensor) -> Operator:
+        """Return the graphs at these places of the flattened batch, one where that is a number."""
+        raise InputError(f"{type(self).__name__} cannot be indexed: build one operator a graph.")
 
     def quotients(self, X: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
         r"""Return Rayleigh quotients ``(*batch, s)`` and residual norms of a block's columns of unit length.
@@ -103,9 +206,9 @@ class Operator(ABC):
         self,
         X: Tensor,
         Y: Tensor | None,
-        a: float | Tensor,
-        b: float | Tensor,
-        c: float | Tensor = 0.0,
+        a: Scalar,
+        b: Scalar,
+        c: Scalar = 0.0,
         *,
         out: Tensor | None = None,
     ) -> Tensor:
@@ -150,12 +253,11 @@ class Operator(ABC):
         """Check a block, whose dtype may be another one if that is ``mixed``, and count its product."""
         if X.ndim < 2 or X.shape[-2] != self.n:
             raise InputError(f"a block must be (*batch, {self.n}, s), got shape {tuple(X.shape)}.")
-        if X.dtype != self.dtype and not mixed:
+        if not mixed and X.dtype != self.dtype:
             raise InputError(
                 f"a block must be of the operator's dtype {self.dtype}, got {X.dtype}: convert one of them."
             )
-        self.products += X.shape[-1]
-        self.passes += 1
+        self._add(X.shape[-1], 1)
 
     @abstractmethod
     def _multiply(self, X: Tensor) -> Tensor:
@@ -176,9 +278,9 @@ class Operator(ABC):
         self,
         X: Tensor,
         Y: Tensor | None,
-        a: float | Tensor,
-        b: float | Tensor,
-        c: float | Tensor,
+        a: Scalar,
+        b: Scalar,
+        c: Scalar,
         out: Tensor | None,
     ) -> Tensor:
         """Return a L X + b X + c Y of checked blocks, by separate operations; a subclass may fuse them."""
@@ -202,6 +304,37 @@ class Operator(ABC):
     @abstractmethod
     def double(self) -> Operator:
         """Return the same operator in float64, without a gradient; its counters start at zero."""
+
+    def float(self) -> Operator:
+        """Return the same operator in float32, without a gradient; its counters start at zero."""
+        return self.detach().to(torch.float32)
+
+    def to(self, *target: Any, dtype: torch.dtype | None = None, device: Any = None) -> Operator:
+        """Return the same operator in another dtype (float32, float64) or on another device; differentiable.
+
+        Takes a dtype and a device in any order, or by name. The operator itself where nothing changes; else the
+        counters start at zero.
+
+        >>> import torch
+        >>> from krylow.operators import DenseOperator
+        >>> DenseOperator(torch.eye(2)).to("cpu", torch.float64)
+        DenseOperator(shape=(2, 2), dtype=torch.float64, products=0)
+        """
+        for value in target:
+            if isinstance(value, torch.dtype):
+                dtype = value
+            elif isinstance(value, (str, torch.device)):
+                device = value
+            else:
+                raise InputError(f"to() takes a torch.dtype and a device, got {value!r}.")
+        dtype = self.dtype if dtype is None else dtype
+        device = self.device if device is None else torch.device(device)
+        if dtype not in (torch.float32, torch.float64):
+            raise InputError(f"an operator must be torch.float32 or torch.float64, got {dtype}.")
+        return self if (dtype, device) == (self.dtype, self.device) else self._to(dtype, device)
+
+    def _to(self, dtype: torch.dtype, device: torch.device) -> Operator:
+        raise InputError(f"{type(self).__name__} has one dtype and device, got {dtype} and {device}: build another.")
 
     def norm_bound(self) -> Tensor:
         """Return an upper bound of the spectral norm, ``(*batch,)``, without a gradient."""

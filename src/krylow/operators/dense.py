@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from krylow import _checks
 from krylow.operators.base import Operator
 
 
 class DenseOperator(Operator):
     """A dense matrix ``(*batch, n, n)``, taken as symmetric without a check (:func:`as_operator` checks).
+
+    Arrays and nested lists of numbers become tensors. A matrix that is no Laplacian, but whose lowest eigenvectors are
+    wanted all the same, is given to :func:`~krylow.subspace` as this operator.
 
     One product costs 2 n^2 operations; a block of up to about 8 columns costs hardly more time than one column.
 
@@ -21,7 +27,11 @@ class DenseOperator(Operator):
     1
     """
 
-    def __init__(self, matrix: Tensor, *, mask: Tensor | None = None, psd: bool = False) -> None:
+    def __init__(self, matrix: Any, *, mask: Tensor | None = None, psd: bool = False) -> None:
+        if not isinstance(matrix, Tensor):
+            matrix = _checks.numbers(matrix, "a matrix")
+        if not matrix.is_floating_point():
+            matrix = _checks.floating(matrix, "a matrix")
         super().__init__(tuple(matrix.shape[:-2]), matrix.shape[-1], matrix.dtype, matrix.device, mask=mask, psd=psd)
         self.matrix = matrix
 
@@ -53,6 +63,17 @@ class DenseOperator(Operator):
     def double(self) -> DenseOperator:
         """Return the same operator in float64, without a gradient."""
         return DenseOperator(self.matrix.detach().to(torch.float64), mask=self.mask, psd=self.psd)
+
+    def _to(self, dtype: torch.dtype, device: torch.device) -> DenseOperator:
+        mask = None if self.mask is None else self.mask.to(device)
+        return DenseOperator(self.matrix.to(device, dtype), mask=mask, psd=self.psd)
+
+    def _items(self, places: Tensor) -> DenseOperator:
+        matrix = self.matrix.reshape(-1, self.n, self.n)[places]
+        mask = None if self.mask is None else self.mask.reshape(-1, self.n)[places]
+        if mask is not None and mask.ndim == 1:  # one graph: without the nodes that only pad it
+            matrix, mask = matrix[mask][:, mask], None
+        return DenseOperator(matrix, mask=mask, psd=self.psd)
 
     def to_dense(self) -> Tensor:
         """Return the matrix itself."""

@@ -65,6 +65,17 @@ class DiagonalOperator(Operator):
         """Return the same operator in float64, without a gradient."""
         return self._like(torch.float64)
 
+    def _to(self, dtype: torch.dtype, device: torch.device) -> DiagonalOperator:
+        bounds = None if self.bounds is None else (self.bounds[0].to(device, dtype), self.bounds[1].to(device, dtype))
+        return DiagonalOperator(self.eigenvalues.to(device, dtype), bounds=bounds, psd=self.psd)
+
+    def _items(self, places: Tensor) -> DiagonalOperator:
+        bounds = None
+        if self.bounds is not None:
+            low, high = (bound.expand(self.batch_shape).reshape(-1)[places] for bound in self.bounds)
+            bounds = (low, high)
+        return DiagonalOperator(self.eigenvalues.reshape(-1, self.n)[places], bounds=bounds, psd=self.psd)
+
     def _like(self, dtype: torch.dtype) -> DiagonalOperator:
         bounds = None
         if self.bounds is not None:

@@ -76,13 +76,21 @@ class FunctionOperator(Operator):
         """Return the same operator on float64 blocks; its products keep the function's own precision."""
         return self._like(lambda X: self.multiply(X.to(self.dtype)).detach().to(torch.float64), torch.float64)
 
-    def _like(self, multiply: Callable[[Tensor], Tensor], dtype: torch.dtype) -> FunctionOperator:
+    def _to(self, dtype: torch.dtype, device: torch.device) -> FunctionOperator:
+        """Return the same operator on blocks of another dtype or device; its products are computed as before."""
+        other = self._like(lambda X: self.multiply(X.to(self.device, self.dtype)).to(device, dtype), dtype, device)
+        other.parameters = self.parameters
+        return other
+
+    def _like(
+        self, multiply: Callable[[Tensor], Tensor], dtype: torch.dtype, device: torch.device | None = None
+    ) -> FunctionOperator:
         return FunctionOperator(
             multiply,
             self.n,
             batch_shape=tuple(self.batch_shape),
             dtype=dtype,
-            device=self.device,
+            device=self.device if device is None else device,
             bounds=self._bounds,
             psd=self.psd,
         )

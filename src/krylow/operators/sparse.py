@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from krylow import _checks
 from krylow._memory import empty
 from krylow.operators import csr_kernels
 from krylow.operators.base import Operator
@@ -87,6 +88,29 @@ class SparseOperator(Operator):
         crow = torch.zeros(n + 1, dtype=torch.long, device=values.device)
         crow[1:] = torch.bincount(place // n, minlength=n).cumsum(0)
         return cls(crow, place % n, summed, psd=psd)
+
+    @classmethod
+    def from_matrix(cls, matrix: Any, *, psd: bool = False) -> SparseOperator:
+        """Build from a scipy or torch sparse matrix as it is, taken as symmetric without a check.
+
+        A matrix that is no Laplacian, but whose lowest eigenvectors are wanted all the same, is given to
+        :func:`~krylow.subspace` as this operator.
+
+        >>> from scipy.sparse import diags_array
+        >>> SparseOperator.from_matrix(diags_array([1.0, 2.0])) @ torch.ones(2, dtype=torch.float64)
+        tensor([1., 2.], dtype=torch.float64)
+        """
+        if not isinstance(matrix, Tensor):
+            from scipy.sparse import coo_array
+
+            matrix = coo_array(matrix)
+            row, col = (torch.from_numpy(part.astype(np.int64)) for part in (matrix.row, matrix.col))
+            values = _checks.numbers(matrix.data, "a matrix")
+        else:
+            matrix = matrix.to_sparse_coo().coalesce()
+            row, col = matrix.indices()
+            values = matrix.values()
+        return cls.from_coo(row, col, _checks.floating(values, "a matrix"), matrix.shape[0], psd=psd)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -258,6 +282,13 @@ class SparseOperator(Operator):
     def single(self) -> SparseOperator:
         """Return the same operator for float32 blocks, without a gradient: less memory to pass through."""
         return self._same(self.values.detach().to(self.single_storage()))
+
+    def _to(self, dtype: torch.dtype, device: torch.device) -> SparseOperator:
+        values = self.values.to(device, dtype)
+        if device == self.device:
+            return self._same(values)
+        null = None if self.null_vector is None else self.null_vector.to(device)
+        return SparseOperator(self.crow.to(device), self.col.to(device), values, psd=self.psd, null_vector=null)
 
     def single_storage(self) -> torch.dtype:
         """Return what keeps the entries for float32 blocks: ``WHOLE`` where that holds them, and kernels are compiled.
