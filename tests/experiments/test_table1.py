@@ -18,6 +18,7 @@ TINY = Grid(
     (0.1,),
     (1e-2,),
     2,
+    learned=((2, 3, 2),),
 )
 
 
@@ -44,7 +45,7 @@ def record(tmp_path):
 
 def test_every_row_is_there_and_every_row_has_its_cost(record):
     rows = record.results["rows"]
-    assert {row["row"] for row in rows} == {"2", "3", "4", "5", "6", "7", "9", "10", "11", "12"}
+    assert {row["row"] for row in rows} == {"2", "3", "4", "5", "6", "7", "9", "10", "11", "12", "13"}
     for row in rows:
         assert 0 <= row["mean"] <= 1
         assert len(row["products"]) == len(row["errors"]) == 2  # seeds
@@ -169,7 +170,7 @@ def test_the_full_grid_is_the_papers():
     literal = [c for c in found if c["net"] == "probe" and c["form"] == "literal"]
     assert len({(c["power"], c["cg_steps"], c["degree"]) for c in literal}) == 36
     assert {c["loss"] for c in literal} == {"theory", "subspace"}
-    assert len(list(cells("sbm", 6, range(5), REDUCED))) == 12
+    assert len(list(cells("sbm", 6, range(5), REDUCED))) == 13
 
 
 def test_too_large_k_is_refused():

@@ -34,7 +34,7 @@ class Probe(nn.Module):
 
 
 #: First value of the unconstrained learned steps of conjugate gradients: a softplus near 0, so that z is left as it is.
-NEAR_ZERO = -5.0
+NEAR_ZERO = -6.0
 
 
 class GaussianProbe(Probe):

@@ -18,7 +18,6 @@ from krylow.refine.implicit_restart import implicit_restart
 from krylow.refine.lanczos import Krylov, lanczos
 from krylow.start.gaussian import gaussian
 
-
 #: The parametrisations of the gammas, and where each starts.
 FIRST_UPSILON = {"square": 0.01, "sigmoid": 7.0}
 

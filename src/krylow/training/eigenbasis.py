@@ -22,8 +22,8 @@ class EigenbasisProbe(InversePolynomialProbe):
 
     There the polynomial $q(\Lambda)$ is a diagonal too. It is evaluated once instead of by T products in every step of
     the conjugate gradients, and a filter that is solved to convergence, ``solver="krylov"`` with at least n steps,
-    is its response times z, as is one with learned steps. ``products`` of the operator grows by what the literal computation would have spent. On any
-    other operator it is the literal probe.
+    is its response times z, as is one with learned steps. ``products`` of the operator grows by what the literal
+    computation would have spent. On any other operator it is the literal probe.
     """
 
     def forward(self, L: Operator, z: Tensor) -> Tensor:
