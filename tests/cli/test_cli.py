@@ -31,6 +31,7 @@ def test_commands_are_listed():
         (["reproduce", "table1", "--data", "no/such/folder"], "does not exist"),
         (["reproduce", "table1", "--k", "six"], "numbers separated by commas"),
         (["reproduce", "table1", "--seeds", "0"], "--seeds"),
+        (["reproduce", "table1", "--seed-base", "-1"], "--seed-base"),
         (["train", "--k", "51"], "k must be at most n / 2 = 50"),
         (["train", "--probe", "magic"], "probe must be one of"),
         (["train", "--loss", "mse"], "loss must be one of"),

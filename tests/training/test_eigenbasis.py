@@ -14,6 +14,7 @@ PROBES = {
     "scaled, truncated": lambda: InversePolynomialProbe(5, 3, 6, "cg", True),
     "as written, truncated": lambda: InversePolynomialProbe(3, 2, 5, "cg", False),
     "scaled, solved": lambda: InversePolynomialProbe(5, 3, 24, "krylov", True),
+    "scaled, learned steps": lambda: InversePolynomialProbe(3, 2, 5, "learned_cg", True),
     "roots": lambda: RootProbe(7),
 }
 

@@ -31,7 +31,29 @@ def test_a_member_trains_as_it_would_alone(task, loss):
         torch.testing.assert_close(alone_errors[0], errors[c], rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("probe", [GaussianProbe, lambda: InversePolynomialProbe(3, 2, 4, "cg"), lambda: RootProbe(3)])
+PROBES = {
+    "gaussian": GaussianProbe,
+    "cg": lambda: InversePolynomialProbe(3, 2, 4, "cg"),
+    "learned_cg": lambda: InversePolynomialProbe(3, 2, 4, "learned_cg"),
+    "roots": lambda: RootProbe(3),
+}
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.01])
+def test_learned_steps_train_on_means_as_they_would_alone(task, scale):
+    def net():
+        return UnrolledLanczos(2, 4, InversePolynomialProbe(3, 2, 4, "learned_cg"), gammas="sigmoid").double()
+
+    recipe = Recipe(loss="theory_mean", scale=scale, epochs=3, clip=1e9)
+    together = fit([net(), net()], task, recipe, origin=[0, 1], lr=[0.1, 0.03])
+    alone = fit([net()], task, recipe, origin=[1], lr=[0.03])
+    for name, a, b in zip(
+        together.population.names, together.population.stacked, alone.population.stacked, strict=True
+    ):
+        torch.testing.assert_close(a[1], b[0], rtol=1e-7, atol=1e-9, msg=name)
+
+
+@pytest.mark.parametrize("probe", PROBES.values(), ids=list(PROBES))
 def test_members_are_the_networks_they_were_made_of(task, probe):
     nets = [to_eigenbasis(make(init, probe())) for init in (0.1, 0.5)]
     population = Population(nets)
