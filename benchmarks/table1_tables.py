@@ -18,7 +18,12 @@ HEADLINES = (
     ("6", "full network (theory), literal", None, "the paper's network, its theory loss"),
     ("7", "full network (subspace), literal", None, "the paper's network, trained on the error itself"),
     ("13", "learned steps, untrained", None, "its author's solver (learned CG steps), untrained"),
-    ("13", "learned steps (theory), the paper's learning rates", None, "the same, theory loss, lr to .003 (the paper's)"),
+    (
+        "13",
+        "learned steps (theory), the paper's learning rates",
+        None,
+        "the same, theory loss, the paper's lr (to .003)",
+    ),
     ("13", "learned steps (theory), learning rates to 0.01", None, "the same, theory loss, lr to .01"),
     ("9", "thick-restart Lanczos", 4, "thick-restart Lanczos, 4K products"),
     ("12", "root probe", 4, "**learned filter roots (ours), 4K products**"),
@@ -130,8 +135,9 @@ def roots(data: str) -> str:
 def transfer() -> str:
     """Learned roots and thick restart at equal products on fresh graphs, in the family of the training and outside."""
     (record,) = find(TRANSFER, kind="roots-transfer")
+    cost = f"K = 6, {record.products} products, 12 vectors"
     lines = [
-        f"| K = 6, {record.products} products, 12 vectors | graphs | learned roots | thick restart | difference, 95 % |",
+        f"| {cost} | graphs | learned roots | thick restart | difference, 95 % |",
         "| --- | --- | --- | --- | --- |",
     ]
     for name, r in record.results.items():

@@ -101,7 +101,7 @@ def extend(folder: str | Path, cells: str | Path, data: str, k: int, seeds: Sequ
 
     All else of the record stays; ``results["added"]`` says which rows are newer, by which code, and when.
     """
-    config = {"data": data, "k": k, "seeds": list(seeds), "grid": grid.name}
+    config: dict[str, Any] = {"data": data, "k": k, "seeds": list(seeds), "grid": grid.name}
     record = lookup(folder, KIND, config, None)
     if record is None:
         raise InputError(f"{folder} holds no column of {data!r}, k = {k}, grid {grid.name!r}: assemble it first.")

@@ -45,10 +45,20 @@ def probe_of(config: dict[str, Any], n: int) -> Probe:
     if config["net"] == "gammas":
         return GaussianProbe()
     if config["net"] == "learned_cg":
-        return InversePolynomialProbe(config["degree"], config["power"], config["cg_steps"], "learned_cg")
+        return learned_cg_probe(config)
     form = config["form"]
     solver, steps = ("krylov", n) if form == "converged" else ("cg", config["cg_steps"])
     return InversePolynomialProbe(config["degree"], config["power"], steps, solver, scaled=form == "scaled")
+
+
+def learned_cg_probe(config: dict[str, Any]) -> InversePolynomialProbe:
+    """Return the untrained probe with learned steps; ``config["first"]`` is their first unconstrained value."""
+    probe = InversePolynomialProbe(config["degree"], config["power"], config["cg_steps"], "learned_cg")
+    if "first" in config:
+        with torch.no_grad():
+            probe.step.fill_(config["first"])
+            probe.momentum.fill_(config["first"])
+    return probe
 
 
 def run_cell(config: dict[str, Any], folder: str | Path) -> Record:
