@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from krylow.experiments.records import Record, find
@@ -9,6 +10,7 @@ from krylow.experiments.table1 import PAPER, render_markdown
 
 FOLDER = Path(__file__).parent.parent / "results" / "table1"
 TRANSFER = FOLDER.parent / "roots-transfer"
+STARTS = FOLDER.parent / "learned-steps-start"
 
 #: Rows that README shows: number and name in the record, budget in multiples of k, and what to call it.
 HEADLINES = (
@@ -53,6 +55,7 @@ APART = (
     ("13", "learned steps (theory), learning rates to 0.01", None, "the same, theory loss, lr to .01"),
     ("9", "thick-restart Lanczos", 3, "thick-restart Lanczos, 3K products"),
     ("9", "thick-restart Lanczos", 4, "thick-restart Lanczos, 4K products"),
+    ("9", "thick-restart Lanczos", 6, "thick-restart Lanczos, 6K products"),
 )
 
 #: Rows of the same page, over budgets: learned roots and what they are compared with.
@@ -130,6 +133,22 @@ def roots(data: str) -> str:
         cells.append(" / ".join(f"{p['difference']:+.4f} ± {p['half_width_95']:.4f}" for p in pairs))
     lines.append("| learned roots - thick restart, 95 % | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def starts() -> str:
+    """The rows of learned steps for each value at which the steps begin."""
+    (record,) = find(STARTS, kind="learned-steps-start")
+    columns = list(record.results)
+    heads = " | ".join(name.replace("sbm", "SBM") for name in columns)
+    lines = [f"| steps begin at | learning rates | {heads} |", "| --- | --- |" + " --- |" * len(columns)]
+    for first in record.config["first"]:
+        for name in list(record.results[columns[0]][f"{first:g}"])[1:]:
+            pairs = [record.results[column][f"{first:g}"][name] for column in columns]
+            cells = " | ".join(f"{mean:.3f} ± {std:.3f}" for mean, std in pairs)
+            rates = "the paper's, to .003" if "paper" in name else "to .01"
+            lines.append(f"| softplus({first:g}) = {math.log1p(math.exp(first)):.4f} | {rates} | {cells} |")
+    path = (STARTS / record.file_name).relative_to(STARTS.parents[1])
+    return "\n".join([*lines, "", f"Record `{path}`, made by `python benchmarks/learned_steps_start.py`."])
 
 
 def transfer() -> str:

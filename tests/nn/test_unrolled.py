@@ -61,6 +61,20 @@ def test_gammas_by_sigmoid_and_softplus_start_near_one_and_keep_their_constraint
         UnrolledLanczos(3, gammas="tanh")
 
 
+@pytest.mark.parametrize("k", [6, 8, 10])
+def test_untrained_learned_steps_are_lanczos_from_the_random_vector(k):
+    """So that the author's "initialization" has the error of standard Lanczos."""
+    W = kl.data.sbm(8, generator=torch.Generator().manual_seed(0), dtype=F64)
+    L, z = kl.laplacian(W), randn(8, 100, 1)
+    U = torch.linalg.eigh(L.to_dense())[1][..., :k]
+    learned = UnrolledLanczos(k, 2 * k, InversePolynomialProbe(7, 6, 10, "learned_cg"), gammas="sigmoid").double()
+    standard = UnrolledLanczos(k, 2 * k, GaussianProbe(), init=0.0).double()
+    with torch.no_grad():
+        errors = [float(kl.metrics.subspace_error(net(L, z=z).basis, U).mean()) for net in (learned, standard)]
+    assert errors[0] == pytest.approx(errors[1], abs=0.01)
+    assert errors[1] > 0.4
+
+
 def test_gradient_at_zero_is_zero_and_off_it_is_not():
     """1 -+ v^2 is flat at v = 0: a network started there never learns its gammas."""
     L = laplacian_matrix(random_graph(20, seed=0))
