@@ -66,7 +66,7 @@ def test_train_writes_a_network_that_loads(tmp_path):
 
 def test_learned_steps_are_trained_to_the_last_epoch(tmp_path):
     """They begin so flat that a validation error that stands still is no reason to stop."""
-    small = ["--k", "2", "--power", "1", "--degree", "1", "--cg-steps", "2", "--lr", "1e-12"]
+    small = ["--k", "2", "--power", "1", "--degree", "1", "--cg-steps", "2", "--lr", "1e-100"]
     arguments = ["train", "--probe", "learned_cg", "--loss", "theory_mean", "--weight", "1", "--epochs", "25", *small]
     result = runner.invoke(app, [*arguments, "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
