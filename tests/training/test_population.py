@@ -39,14 +39,27 @@ PROBES = {
 }
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.01])
-def test_learned_steps_train_on_means_as_they_would_alone(task, scale):
-    def net():
-        return UnrolledLanczos(2, 4, InversePolynomialProbe(3, 2, 4, "learned_cg"), gammas="sigmoid").double()
+def with_learned_steps():
+    return UnrolledLanczos(2, 4, InversePolynomialProbe(3, 2, 4, "learned_cg"), gammas="sigmoid").double()
 
-    recipe = Recipe(loss="theory_mean", scale=scale, epochs=3, clip=1e9)
-    together = fit([net(), net()], task, recipe, origin=[0, 1], lr=[0.1, 0.03])
-    alone = fit([net()], task, recipe, origin=[1], lr=[0.03])
+
+def test_the_loss_of_means_is_the_loss_of_sums_with_another_weight(task):
+    """Where nothing moves: mean(alpha^2) - mean(beta^2) = (sum(alpha^2) - m / (m - 1) sum(beta^2)) / m, and scaled."""
+    m = 4
+    settings = [("theory_mean", 1.0, 1.0), ("theory_mean", 0.01, 1.0), ("theory", 1.0, m / (m - 1))]
+    curves = []
+    for loss, scale, weight in settings:
+        recipe = Recipe(loss=loss, scale=scale, epochs=1)
+        curves.append(fit([with_learned_steps()], task, recipe, origin=[0], lr=[1e-100], weight=[weight]).train_curve)
+    assert curves[0].shape == (1, 1)
+    torch.testing.assert_close(curves[1], 0.01 * curves[0], rtol=1e-10, atol=0)
+    torch.testing.assert_close(curves[2], m * curves[0], rtol=1e-10, atol=0)
+
+
+def test_learned_steps_train_on_means_as_they_would_alone(task):
+    recipe = Recipe(loss="theory_mean", scale=0.01, epochs=3, clip=1e9)
+    together = fit([with_learned_steps(), with_learned_steps()], task, recipe, origin=[0, 1], lr=[0.1, 0.03])
+    alone = fit([with_learned_steps()], task, recipe, origin=[1], lr=[0.03])
     for name, a, b in zip(
         together.population.names, together.population.stacked, alone.population.stacked, strict=True
     ):
