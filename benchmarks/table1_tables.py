@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from krylow.experiments.records import Record, find
 from krylow.experiments.table1 import PAPER, render_markdown
 
 FOLDER = Path(__file__).parent.parent / "results" / "table1"
+TRANSFER = FOLDER.parent / "roots-transfer"
+STARTS = FOLDER.parent / "learned-steps-start"
 
 #: Rows that README shows: number and name in the record, budget in multiples of k, and what to call it.
 HEADLINES = (
@@ -16,6 +19,14 @@ HEADLINES = (
     ("3", "untrained probe, literal", None, "the paper's probe, untrained"),
     ("6", "full network (theory), literal", None, "the paper's network, its theory loss"),
     ("7", "full network (subspace), literal", None, "the paper's network, trained on the error itself"),
+    ("13", "learned steps, untrained", None, "its author's solver (learned CG steps), untrained"),
+    (
+        "13",
+        "learned steps (theory), the paper's learning rates",
+        None,
+        "the same, theory loss, the paper's lr (to .003)",
+    ),
+    ("13", "learned steps (theory), learning rates to 0.01", None, "the same, theory loss, lr to .01"),
     ("9", "thick-restart Lanczos", 4, "thick-restart Lanczos, 4K products"),
     ("12", "root probe", 4, "**learned filter roots (ours), 4K products**"),
     ("9", "thick-restart Lanczos", 6, "thick-restart Lanczos, 6K products"),
@@ -39,8 +50,12 @@ APART = (
     ("3", "untrained probe, scaled", None, "the probe of L over its Gershgorin bound, untrained"),
     ("4", "learned probe (subspace), scaled", None, "the same, trained on the error"),
     ("7", "full network (subspace), scaled", None, "the full network over it, trained on the error"),
+    ("13", "learned steps, untrained", None, "learned steps of conjugate gradients, untrained"),
+    ("13", "learned steps (theory), the paper's learning rates", None, "the same, theory loss, lr to .003"),
+    ("13", "learned steps (theory), learning rates to 0.01", None, "the same, theory loss, lr to .01"),
     ("9", "thick-restart Lanczos", 3, "thick-restart Lanczos, 3K products"),
     ("9", "thick-restart Lanczos", 4, "thick-restart Lanczos, 4K products"),
+    ("9", "thick-restart Lanczos", 6, "thick-restart Lanczos, 6K products"),
 )
 
 #: Rows of the same page, over budgets: learned roots and what they are compared with.
@@ -118,6 +133,41 @@ def roots(data: str) -> str:
         cells.append(" / ".join(f"{p['difference']:+.4f} ± {p['half_width_95']:.4f}" for p in pairs))
     lines.append("| learned roots - thick restart, 95 % | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def starts() -> str:
+    """The rows of learned steps for each value at which the steps begin."""
+    (record,) = find(STARTS, kind="learned-steps-start")
+    columns = list(record.results)
+    heads = " | ".join(name.replace("sbm", "SBM") for name in columns)
+    lines = [f"| steps begin at | learning rates | {heads} |", "| --- | --- |" + " --- |" * len(columns)]
+    for first in record.config["first"]:
+        for name in list(record.results[columns[0]][f"{first:g}"])[1:]:
+            pairs = [record.results[column][f"{first:g}"][name] for column in columns]
+            cells = " | ".join(f"{mean:.3f} ± {std:.3f}" for mean, std in pairs)
+            rates = "the paper's, to .003" if "paper" in name else "to .01"
+            lines.append(f"| softplus({first:g}) = {math.log1p(math.exp(first)):.4f} | {rates} | {cells} |")
+    path = (STARTS / record.file_name).relative_to(STARTS.parents[1])
+    return "\n".join([*lines, "", f"Record `{path}`, made by `python benchmarks/learned_steps_start.py`."])
+
+
+def transfer() -> str:
+    """Learned roots and thick restart at equal products on fresh graphs, in the family of the training and outside."""
+    (record,) = find(TRANSFER, kind="roots-transfer")
+    cost = f"K = 6, {record.products} products, 12 vectors"
+    lines = [
+        f"| {cost} | graphs | learned roots | thick restart | difference, 95 % |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, r in record.results.items():
+        shown = [f"{r[key]:.3f}" for key in ("learned roots", "thick restart")]
+        best = min(range(2), key=lambda i: (r["learned roots"], r["thick restart"])[i])
+        if abs(r["difference"]) > r["half width 95"]:
+            shown[best] = f"**{shown[best]}**"
+        difference = f"{r['difference']:+.4f} ± {r['half width 95']:.4f}"
+        lines.append(f"| {name} | {r['graphs']} | {shown[0]} | {shown[1]} | {difference} |")
+    path = (TRANSFER / record.file_name).relative_to(TRANSFER.parents[1])
+    return "\n".join([*lines, "", f"Record `{path}`, made by `python benchmarks/roots_transfer.py`."])
 
 
 def searched() -> list[str]:

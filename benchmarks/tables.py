@@ -111,6 +111,9 @@ if __name__ == "__main__":
     fill(ROOT / "docs" / "large-graphs.md", "large", large(peers=True))
     draw(find(ROOT / "results" / "large", kind="large")[0], ROOT / "docs" / "pictures" / "large.svg")
     fill(ROOT / "README.md", "table1", table1.headlines())
+    fill(ROOT / "README.md", "transfer", table1.transfer())
+    fill(ROOT / "docs" / "what-is-learned.md", "transfer", table1.transfer())
+    fill(ROOT / "docs" / "what-is-learned.md", "starts", table1.starts())
     fill(ROOT / "docs" / "table1.md", "table1", table1.all_rows())
     fill(ROOT / "docs" / "table1.md", "scan", "\n\n".join(table1.scan(data) for data in table1.searched()))
     for data in ("sbm", "PROTEINS"):

@@ -27,6 +27,18 @@ def test_theory_loss_is_the_papers(weight):
         assert float(found[i]) == pytest.approx(alphas - weight * betas)
 
 
+@pytest.mark.parametrize("m", [1, 2, 5])
+def test_theory_loss_of_means_is_the_authors(m):
+    krylov = lanczos(DenseOperator(laplacian_matrix(random_graph(12, seed=0))), randn(12, 1), m)
+    authors = 0.01 * krylov.alpha.square().mean()
+    if m > 1:
+        authors = authors - 0.01 * krylov.beta[:-1].square().mean()
+    found = losses.theory_loss(krylov, reduction="mean")
+    assert 0.01 * float(found) == pytest.approx(float(authors))
+    with pytest.raises(kl.InputError, match="reduction must be one of 'sum', 'mean'"):
+        losses.theory_loss(krylov, reduction="max")
+
+
 def test_theory_loss_is_differentiable_and_falls_with_the_gammas():
     L = DenseOperator(laplacian_matrix(random_graph(12, seed=0)))
     g1 = torch.full((5,), 0.9, dtype=F64, requires_grad=True)

@@ -6,6 +6,7 @@ from krylow._checks import InputError
 from krylow.data import sbm, split_family
 from krylow.experiments.records import Record, find
 from krylow.experiments.table1 import FULL, REDUCED, classical, learned, render_markdown, run
+from krylow.experiments.table1.assemble import extend
 from krylow.experiments.table1.pictures import draw_all
 from krylow.experiments.table1.plan import Grid, cells, check
 from krylow.experiments.table1.render import lines, paired_text, rich_table
@@ -18,6 +19,7 @@ TINY = Grid(
     (0.1,),
     (1e-2,),
     2,
+    learned=((2, 3, 2),),
 )
 
 
@@ -44,7 +46,7 @@ def record(tmp_path):
 
 def test_every_row_is_there_and_every_row_has_its_cost(record):
     rows = record.results["rows"]
-    assert {row["row"] for row in rows} == {"2", "3", "4", "5", "6", "7", "9", "10", "11", "12"}
+    assert {row["row"] for row in rows} == {"2", "3", "4", "5", "6", "7", "9", "10", "11", "12", "13"}
     for row in rows:
         assert 0 <= row["mean"] <= 1
         assert len(row["products"]) == len(row["errors"]) == 2  # seeds
@@ -83,6 +85,30 @@ def test_the_grid_is_told_setting_by_setting(tmp_path, record):
         ]
         errors = [torch.tensor(row["errors"][seed]).mean().item() for seed, row in enumerate(best)]
         assert setting["trained"] == pytest.approx(sum(errors) / 2, abs=1e-3)
+
+
+def test_learned_steps_are_put_into_an_older_record_and_nothing_else_changes(tmp_path, record):
+    learned_rows = [row for row in record.results["rows"] if row["row"] == "13"]
+    assert [row["products"] for row in learned_rows] == [[2 * (3 - 1) * 2 + 4] * 2] * 3
+    untrained, narrow, wide = learned_rows
+    standard = next(row for row in record.results["rows"] if row["row"] == "2")
+    assert untrained["mean"] == pytest.approx(standard["mean"], abs=0.05)  # its start is z
+    assert all(w["validation"] <= n["validation"] for w, n in zip(wide["settings"], narrow["settings"], strict=True))
+    older = [row for row in record.results["rows"] if row["row"] != "13"]
+    Record(**{**vars(record), "results": {**record.results, "rows": older}}).write(tmp_path)
+    extended = extend(tmp_path, tmp_path / "cells", "sbm", 2, range(2), TINY)
+    assert extended.results["rows"] == record.results["rows"]
+    assert extended.results["added"]["rows"] == ["13"]
+    assert Record.read(tmp_path / record.file_name).results["rows"] == record.results["rows"]
+
+
+def test_other_seeds_are_other_columns(tmp_path):
+    folder = tmp_path / "other"
+    only = Grid("reduced", dict.fromkeys(("literal", "converged", "scaled"), ()), (1e-2,), (0.1,), (1e-2,), 1)
+    (found,) = run.reproduce(folder, ["sbm"], [2], 2, only, workers=1, seed_base=7)
+    assert found.config["seeds"] == [7, 8]
+    with pytest.raises(InputError, match="seed_base must be at least 0"):
+        run.reproduce(folder, ["sbm"], [2], 2, only, seed_base=-1)
 
 
 def test_the_second_run_trains_nothing(tmp_path, record, monkeypatch):
@@ -141,9 +167,10 @@ def test_pictures_are_written_from_the_record_alone(record, tmp_path):
 
 
 def test_shipped_networks_do_on_dense_graphs_what_the_record_says(record, tmp_path):
-    (path,) = export(tmp_path, tmp_path / "weights")
-    assert path.name == "sbm-k2.safetensors"
-    assert path.stat().st_size < 5000
+    paths = export(tmp_path, tmp_path / "weights")
+    assert [path.name for path in paths] == ["sbm-k2.safetensors", "roots-sbm-k2.safetensors"]
+    assert all(path.stat().st_size < 5000 for path in paths)
+    path = paths[0]
     net = kl.load(path)
     row = next(r for r in record.results["rows"] if r["row"] == "7" and r["form"] == "literal")
     seed = record.config["seeds"].index(net.card["seed"])
@@ -169,7 +196,7 @@ def test_the_full_grid_is_the_papers():
     literal = [c for c in found if c["net"] == "probe" and c["form"] == "literal"]
     assert len({(c["power"], c["cg_steps"], c["degree"]) for c in literal}) == 36
     assert {c["loss"] for c in literal} == {"theory", "subspace"}
-    assert len(list(cells("sbm", 6, range(5), REDUCED))) == 12
+    assert len(list(cells("sbm", 6, range(5), REDUCED))) == 13
 
 
 def test_too_large_k_is_refused():

@@ -6,7 +6,8 @@ import torch
 import krylow as kl
 from krylow.experiments.records import find
 from krylow.experiments.table1.assemble import KIND
-from krylow.experiments.table1.weights import network
+from krylow.experiments.table1.weights import MAKERS
+from krylow.nn import RootProbe
 from krylow.nn.storage import SHIPPED
 
 RESULTS = Path(__file__).parents[2] / "results" / "table1"
@@ -14,7 +15,8 @@ NAMES = sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
 
 
 def test_the_paper_settings_on_sbm_are_shipped():
-    assert {"sbm-k6", "sbm-k8", "sbm-k10"} <= set(NAMES)
+    for k in (6, 8, 10):
+        assert {f"sbm-k{k}", f"proteins-k{k}", f"roots-sbm-k{k}", f"roots-proteins-k{k}"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -23,13 +25,17 @@ def test_a_shipped_network_loads_and_says_what_it_is(name):
     assert (SHIPPED / f"{name}.safetensors").stat().st_size < 8000
     assert net.m == 2 * net.k == net.card["basis_vectors"]
     probe = net.probe
-    assert net.card["products"] == probe.power * probe.cg_steps * probe.degree + net.m
+    rooted = isinstance(probe, RootProbe)
+    assert rooted == net.reorthogonalize == name.startswith("roots-")
+    spent = probe.count if rooted else probe.power * probe.cg_steps * probe.degree
+    assert net.card["products"] == spent + net.m
     assert 0 < net.card["test_error"] < 1
 
 
+@pytest.mark.parametrize("name", ["sbm", "roots-sbm"])
 @pytest.mark.parametrize("k", [6, 8, 10])
-def test_a_shipped_network_does_on_fresh_graphs_what_its_card_says(k):
-    net = kl.load(f"sbm-k{k}")
+def test_a_shipped_network_does_on_fresh_graphs_what_its_card_says(name, k):
+    net = kl.load(f"{name}-k{k}")
     W = kl.data.sbm(12, generator=torch.Generator().manual_seed(1234), dtype=torch.float64)
     L = kl.laplacian(W)
     U = torch.linalg.eigh(L.to_dense())[1][..., :k]
@@ -44,6 +50,6 @@ def test_shipped_networks_are_those_of_the_records():
     by_name = {record.file_name: record for record in find(RESULTS, kind=KIND)}
     for name in NAMES:
         net = kl.load(name)
-        again, card = network(by_name[net.card["record"]])
+        again, card = MAKERS["roots-" if name.startswith("roots-") else ""](by_name[net.card["record"]])
         assert card == net.card
         assert all(torch.equal(a, b) for a, b in zip(net.parameters(), again.parameters(), strict=True))

@@ -14,6 +14,7 @@ NETWORKS = {
     "default": lambda: UnrolledLanczos(3),
     "gaussian": lambda: UnrolledLanczos(2, 7, GaussianProbe()),
     "polynomial": lambda: UnrolledLanczos(2, 5, InversePolynomialProbe(4, 2, 6, "cg")),
+    "learned steps": lambda: UnrolledLanczos(2, 5, InversePolynomialProbe(4, 2, 6, "learned_cg"), gammas="sigmoid"),
     "roots": lambda: UnrolledLanczos(2, 5, RootProbe(4)),
     "double": lambda: UnrolledLanczos(3).double(),
 }

@@ -47,6 +47,34 @@ def test_gammas_keep_their_constraints_whatever_is_learned():
     assert net.gamma2.tolist() == pytest.approx([5, 1.01, 1, 1.01, 5])
 
 
+def test_gammas_by_sigmoid_and_softplus_start_near_one_and_keep_their_constraints():
+    net = UnrolledLanczos(3, 5, gammas="sigmoid").double()
+    sigmoid, softplus = (1 / (1 + np.exp(-7.0)), np.log1p(np.exp(-7.0)))
+    assert net.gamma1.tolist() == pytest.approx([sigmoid] * 5, abs=1e-12)
+    assert net.gamma2.tolist() == pytest.approx([1 + softplus] * 5, abs=1e-12)
+    with torch.no_grad():
+        net.upsilon1.copy_(torch.linspace(-20, 20, 5))
+        net.upsilon2.copy_(torch.linspace(-20, 20, 5))
+    assert ((net.gamma1 > 0) & (net.gamma1 < 1)).all()
+    assert (net.gamma2 > 1).all()
+    with pytest.raises(InputError, match="gammas must be one of 'square', 'sigmoid', got 'tanh'"):
+        UnrolledLanczos(3, gammas="tanh")
+
+
+@pytest.mark.parametrize("k", [6, 8, 10])
+def test_untrained_learned_steps_are_lanczos_from_the_random_vector(k):
+    """So that the author's "initialization" has the error of standard Lanczos."""
+    W = kl.data.sbm(8, generator=torch.Generator().manual_seed(0), dtype=F64)
+    L, z = kl.laplacian(W), randn(8, 100, 1)
+    U = torch.linalg.eigh(L.to_dense())[1][..., :k]
+    learned = UnrolledLanczos(k, 2 * k, InversePolynomialProbe(7, 6, 10, "learned_cg"), gammas="sigmoid").double()
+    standard = UnrolledLanczos(k, 2 * k, GaussianProbe(), init=0.0).double()
+    with torch.no_grad():
+        errors = [float(kl.metrics.subspace_error(net(L, z=z).basis, U).mean()) for net in (learned, standard)]
+    assert errors[0] == pytest.approx(errors[1], abs=0.01)
+    assert errors[1] > 0.4
+
+
 def test_gradient_at_zero_is_zero_and_off_it_is_not():
     """1 -+ v^2 is flat at v = 0: a network started there never learns its gammas."""
     L = laplacian_matrix(random_graph(20, seed=0))
@@ -170,11 +198,15 @@ def test_float32_follows_float64():
     torch.testing.assert_close(projector(single.basis).double(), projector(double.basis), rtol=0, atol=1e-2)
 
 
-@pytest.mark.parametrize("solver", ["krylov", "cg"])
+@pytest.mark.parametrize("solver", ["krylov", "cg", "learned_cg"])
 def test_gradcheck_of_every_parameter(solver):
     L = DenseOperator(laplacian_matrix(random_graph(9, 0.6, seed=1)), psd=True)
     net = UnrolledLanczos(2, 4, InversePolynomialProbe(3, 2, 3, solver), init=0.3).double()
     x, z = randn(9, 1), randn(9, 1, seed=1)
+    if solver == "learned_cg":  # from near 0 its derivatives are too small to be seen in differences
+        with torch.no_grad():
+            net.probe.step.fill_(0.1)
+            net.probe.momentum.fill_(-0.5)
     names, values = zip(*net.named_parameters(), strict=True)
 
     class Filter(torch.nn.Module):
@@ -243,6 +275,7 @@ def test_same_z_at_every_call_unless_a_generator_comes():
         (GaussianProbe(), 0),
         (InversePolynomialProbe(7, 3, 10), 10),
         (InversePolynomialProbe(7, 3, 10, "cg"), 3 * 10 * 7),
+        (InversePolynomialProbe(7, 3, 10, "learned_cg"), 3 * 9 * 7),
     ],
 )
 def test_products(probe, cost):

@@ -1,6 +1,7 @@
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import krylow.report
 from krylow._checks import InputError
+from krylow.experiments.records import find
 from krylow.report import write_report
 from krylow.report.figures import FLOOR, ticks
 from krylow.report.sections.columns import columns
@@ -204,6 +206,21 @@ def test_text_of_a_record_is_text_and_not_markup(build, tmp_path):
     text = write_report([tmp_path], tmp_path / "report.html").read_text(encoding="utf-8")
     assert evil not in text
     assert evil in Page(text).text
+
+
+def test_learned_steps_of_the_repositorys_records_are_drawn(tmp_path):
+    results = Path(__file__).parents[2] / "results"
+    folders = [results / "table1", results / "roots-transfer"]
+    page = Page(write_report(folders, tmp_path / "report.html").read_text(encoding="utf-8"))
+    (record,) = find(folders[0], kind="table1", data="sbm", k=6, grid="full")
+    rows = {row["name"]: row for row in record.results["rows"] if row["row"] == "13"}
+    chart = page.charts["error-products"]
+    number = [variant["choice"] for variant in chart["variants"]].index({"data": "SBM", "K": "6"})
+    assert len(rows) == 3
+    for name, row in rows.items():
+        assert f"{row['mean']:.3f} ± {row['std']:.3f}" in page.text
+        assert trace(chart, name, number)["x"] == [390]
+        assert trace(chart, name, number)["y"] == [pytest.approx(row["mean"])]
 
 
 def test_ticks_are_round_numbers_around_the_values():

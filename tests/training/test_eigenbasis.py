@@ -14,6 +14,7 @@ PROBES = {
     "scaled, truncated": lambda: InversePolynomialProbe(5, 3, 6, "cg", True),
     "as written, truncated": lambda: InversePolynomialProbe(3, 2, 5, "cg", False),
     "scaled, solved": lambda: InversePolynomialProbe(5, 3, 24, "krylov", True),
+    "scaled, learned steps": lambda: InversePolynomialProbe(3, 2, 5, "learned_cg", True),
     "roots": lambda: RootProbe(7),
 }
 
@@ -26,7 +27,8 @@ def graph(families):
 
 
 def net_of(name, init=0.2):
-    net = UnrolledLanczos(3, 6, PROBES[name](), init=init).double()
+    gammas = "sigmoid" if "learned" in name else "square"
+    net = UnrolledLanczos(3, 6, PROBES[name](), init=init, gammas=gammas).double()
     with torch.no_grad():
         for i, parameter in enumerate(net.parameters()):
             shift = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(i), dtype=parameter.dtype)

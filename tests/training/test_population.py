@@ -31,7 +31,42 @@ def test_a_member_trains_as_it_would_alone(task, loss):
         torch.testing.assert_close(alone_errors[0], errors[c], rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("probe", [GaussianProbe, lambda: InversePolynomialProbe(3, 2, 4, "cg"), lambda: RootProbe(3)])
+PROBES = {
+    "gaussian": GaussianProbe,
+    "cg": lambda: InversePolynomialProbe(3, 2, 4, "cg"),
+    "learned_cg": lambda: InversePolynomialProbe(3, 2, 4, "learned_cg"),
+    "roots": lambda: RootProbe(3),
+}
+
+
+def with_learned_steps():
+    return UnrolledLanczos(2, 4, InversePolynomialProbe(3, 2, 4, "learned_cg"), gammas="sigmoid").double()
+
+
+def test_the_loss_of_means_is_the_loss_of_sums_with_another_weight(task):
+    """Where nothing moves: mean(alpha^2) - mean(beta^2) = (sum(alpha^2) - m / (m - 1) sum(beta^2)) / m, and scaled."""
+    m = 4
+    settings = [("theory_mean", 1.0, 1.0), ("theory_mean", 0.01, 1.0), ("theory", 1.0, m / (m - 1))]
+    curves = []
+    for loss, scale, weight in settings:
+        recipe = Recipe(loss=loss, scale=scale, epochs=1)
+        curves.append(fit([with_learned_steps()], task, recipe, origin=[0], lr=[1e-100], weight=[weight]).train_curve)
+    assert curves[0].shape == (1, 1)
+    torch.testing.assert_close(curves[1], 0.01 * curves[0], rtol=1e-10, atol=0)
+    torch.testing.assert_close(curves[2], m * curves[0], rtol=1e-10, atol=0)
+
+
+def test_learned_steps_train_on_means_as_they_would_alone(task):
+    recipe = Recipe(loss="theory_mean", scale=0.01, epochs=3, clip=1e9)
+    together = fit([with_learned_steps(), with_learned_steps()], task, recipe, origin=[0, 1], lr=[0.1, 0.03])
+    alone = fit([with_learned_steps()], task, recipe, origin=[1], lr=[0.03])
+    for name, a, b in zip(
+        together.population.names, together.population.stacked, alone.population.stacked, strict=True
+    ):
+        torch.testing.assert_close(a[1], b[0], rtol=1e-7, atol=1e-9, msg=name)
+
+
+@pytest.mark.parametrize("probe", PROBES.values(), ids=list(PROBES))
 def test_members_are_the_networks_they_were_made_of(task, probe):
     nets = [to_eigenbasis(make(init, probe())) for init in (0.1, 0.5)]
     population = Population(nets)

@@ -34,7 +34,8 @@ def table1(
     full: Annotated[bool, typer.Option("--full", help="The paper's whole grid: hours.")] = False,
     data: Annotated[str, typer.Option(help="sbm, PROTEINS, all, or the name of another TUDataset.")] = "sbm",
     k: Annotated[str, typer.Option(help="Numbers of kept frequencies, separated by commas.")] = "6,8,10",
-    seeds: Annotated[int, typer.Option(help="How many seeds, counted from 0.", min=1)] = 5,
+    seeds: Annotated[int, typer.Option(help="How many seeds, counted from --seed-base.", min=1)] = 5,
+    seed_base: Annotated[int, typer.Option(help="The first seed: other graphs, splits and random vectors.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Where records and pictures go; what is there is not done again.")] = Path(
         "runs/table1"
     ),
@@ -62,7 +63,7 @@ def table1(
                 progress.update(bar, completed=done, total=total, description=what)
 
             names = DATA if data == "all" else (data,)
-            found = measure(out, names, integers(k), seeds, grid, workers=workers, report=report)
+            found = measure(out, names, integers(k), seeds, grid, workers=workers, report=report, seed_base=seed_base)
         for record in found:
             console.print(rich_table(record))
             console.print(paired_text(record), highlight=False)

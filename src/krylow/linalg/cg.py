@@ -88,6 +88,34 @@ def conjugate_gradients(
     return Solution(x, relative, relative <= max(tol, torch.finfo(b.dtype).eps * 4), taken)
 
 
+def conjugate_gradients_with(A: Product, b: Tensor, step: Tensor, momentum: Tensor) -> Tensor:
+    r"""Run the recurrence of conjugate gradients with given numbers instead of those that the vectors determine.
+
+    From $x = 0, r = d = b$, for t = 1, ..., s: $x \leftarrow x + \sigma_t d$, $r \leftarrow r - \sigma_t A d$,
+    $d \leftarrow r + \mu_t d$. It is a polynomial of A times b, linear in b; with the numbers of
+    :func:`conjugate_gradients` for this A and b it is what that returns. Costs s - 1 products: the last residual is
+    not needed, and neither is the last $\mu$.
+
+    Parameters
+    ----------
+    A
+        The product, on blocks ``(*batch, n, s)``.
+    b
+        ``(*batch, n, s)``.
+    step, momentum
+        ``(*p, s)`` the $\sigma_t$ and $\mu_t$, broadcastable over the batch.
+    """
+    x, r, d = torch.zeros_like(b), b, b
+    steps = step.shape[-1]
+    for t in range(steps):
+        s = step[..., t, None, None]
+        x = x + s * d
+        if t + 1 < steps:
+            r = r - s * A(d)
+            d = r + momentum[..., t, None, None] * d
+    return x
+
+
 def conjugate_gradients_(
     A: Product, b: Tensor, *, steps: int, tol: float, preconditioner: Product | None = None
 ) -> Tensor:

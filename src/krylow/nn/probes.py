@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from krylow import _checks
+from krylow._checks import InputError
 from krylow.operators import Operator
-from krylow.start.probe import inverse_polynomial, response
+from krylow.start.probe import inverse_polynomial, learned_inverse, learned_response, response
 
 
 class Probe(nn.Module):
@@ -30,6 +31,10 @@ class Probe(nn.Module):
     def config(self) -> dict[str, int | str | float]:
         """Return the constructor's arguments, for saving."""
         return {}
+
+
+#: First value of the unconstrained learned steps of conjugate gradients: a softplus near 0, so that z is left as it is.
+NEAR_ZERO = -6.0
 
 
 class GaussianProbe(Probe):
@@ -62,7 +67,10 @@ class InversePolynomialProbe(Probe):
         Krylov vectors, or conjugate-gradient steps a solve.
     solver
         "krylov": one Krylov sequence, ``cg_steps`` products. "cg": the paper's p truncated solves, p * cg_steps * T
-        products.
+        products. "learned_cg": p recurrences of conjugate gradients whose step sizes and momenta are parameters,
+        ``(p, cg_steps)`` each, with coefficients of their own for each, ``(p, T)``; p * (cg_steps - 1) * T products.
+        Softplus keeps all of them positive. The steps start near 0, where the probe returns z: untrained it is a
+        Gaussian start.
     scaled
         False: the polynomial of L as it is, which is what the paper's equation says.
     """
@@ -74,23 +82,44 @@ class InversePolynomialProbe(Probe):
         self.degree = _checks.count(degree, "degree")
         self.power = _checks.count(power, "power")
         self.cg_steps = _checks.count(cg_steps, "cg_steps")
-        self.solver = _checks.choice(solver, ("krylov", "cg"), "solver")
+        self.solver = _checks.choice(solver, ("krylov", "cg", "learned_cg"), "solver")
         self.scaled = bool(scaled)
-        self.b = nn.Parameter(torch.zeros(degree))
+        if self.solver == "learned_cg":
+            self.b = nn.Parameter(torch.zeros(self.power, self.degree))
+            self.step = nn.Parameter(torch.full((self.power, self.cg_steps), NEAR_ZERO))
+            self.momentum = nn.Parameter(torch.full((self.power, self.cg_steps), NEAR_ZERO))
+        else:
+            self.b = nn.Parameter(torch.zeros(self.degree))
 
     @property
     def coefficients(self) -> Tensor:
-        """``(T,)``, a_t >= 0."""
+        """``(T,)``, or ``(p, T)`` with learned steps: a_t >= 0."""
         return nn.functional.softplus(self.b)
+
+    @property
+    def learned_steps(self) -> tuple[Tensor, Tensor]:
+        """``(p, cg_steps)`` step sizes and momenta of "learned_cg", positive."""
+        if self.solver != "learned_cg":
+            raise InputError(f"only the solver 'learned_cg' has learned steps, got a probe with {self.solver!r}.")
+        return nn.functional.softplus(self.step), nn.functional.softplus(self.momentum)
 
     def forward(self, L: Operator, z: Tensor) -> Tensor:
         """Return the start vector ``(*batch, n, 1)``."""
         a = self.coefficients.to(z.dtype)
+        if self.solver == "learned_cg":
+            step, momentum = (t.to(z.dtype) for t in self.learned_steps)
+            return learned_inverse(L, z, a, step, momentum, scaled=self.scaled)
         return inverse_polynomial(L, z, a, self.power, self.cg_steps, solver=self.solver, scaled=self.scaled)
 
     def response(self, lam: Tensor) -> Tensor:
-        """Return h at eigenvalues of the operator it is a polynomial of: in [0, 1] where that is the scaled one."""
-        return response(self.coefficients.to(lam.dtype), self.power)(lam)
+        """Return h at eigenvalues of the operator it is a polynomial of: in [0, 1] where that is the scaled one.
+
+        With learned steps it is what they compute, with its sign, and not the inverse that they were to approach.
+        """
+        a = self.coefficients.to(lam.dtype)
+        if self.solver == "learned_cg":
+            return learned_response(a, *(t.to(lam.dtype) for t in self.learned_steps))(lam)
+        return response(a, self.power)(lam)
 
     def config(self) -> dict[str, int | str | float]:
         """Return the constructor's arguments."""

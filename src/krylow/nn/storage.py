@@ -54,9 +54,8 @@ def load(name: str | PathLike[str]) -> UnrolledLanczos:
         config = json.loads(header["config"])
         probe_config = dict(config["probe"])
         probe = PROBES[probe_config.pop("type")](**probe_config)
-        net = UnrolledLanczos(
-            config["k"], config["m"], probe, reorthogonalize=bool(config.get("reorthogonalize", False))
-        )
+        options = {"reorthogonalize": bool(config.get("reorthogonalize", False))}
+        net = UnrolledLanczos(config["k"], config["m"], probe, **options, gammas=config.get("gammas", "square"))
         net.to(tensors["upsilon1"].dtype)
         net.load_state_dict(tensors)
         net.card = json.loads(header.get("card", "{}"))

@@ -18,6 +18,9 @@ from krylow.refine.implicit_restart import implicit_restart
 from krylow.refine.lanczos import Krylov, lanczos
 from krylow.start.gaussian import gaussian
 
+#: The parametrisations of the gammas, and where each starts.
+FIRST_UPSILON = {"square": 0.01, "sigmoid": 7.0}
+
 
 class UnrolledLanczos(nn.Module):
     r"""The unrolled Lanczos network for the subspace of the k lowest graph frequencies.
@@ -25,9 +28,9 @@ class UnrolledLanczos(nn.Module):
     $$v_1 = \mathrm{probe}(L, z), \qquad
     r_j = L v_j - \gamma^{(1)}_j \alpha_j v_j - \gamma^{(2)}_j \beta_{j-1} v_{j-1}, \quad j = 1, \ldots, m,$$
 
-    with $\gamma^{(1)}_j = 1 - (\upsilon^{(1)}_j)^2 \le 1$ and $\gamma^{(2)}_j = 1 + (\upsilon^{(2)}_j)^2 \ge 1$, then
-    the k lowest eigenvectors of the relaxed $T_m$, through its symmetric form. At $\upsilon = 0$ it is classical
-    Lanczos without reorthogonalisation. Costs m products and the probe's.
+    with $\gamma^{(1)}_j = 1 - (\upsilon^{(1)}_j)^2 \le 1$ and $\gamma^{(2)}_j = 1 + (\upsilon^{(2)}_j)^2 \ge 1$ (or as
+    ``gammas`` says), then the k lowest eigenvectors of the relaxed $T_m$, through its symmetric form. At $\upsilon = 0$
+    it is classical Lanczos without reorthogonalisation. Costs m products and the probe's.
 
     Parameters
     ----------
@@ -38,11 +41,16 @@ class UnrolledLanczos(nn.Module):
     probe
         The start; None: :class:`InversePolynomialProbe` with its defaults.
     init
-        First value of every $\upsilon$. Their gradient at exactly 0 is 0: start slightly off to train them.
+        First value of every $\upsilon$. Their gradient at exactly 0 is 0: start slightly off to train them. None: .01,
+        or 7 with ``gammas="sigmoid"``.
     reorthogonalize
         Classical steps with full reorthogonalisation, the gammas held at 1. A start that is filtered well lies nearly
         in a space of k dimensions, where the plain recurrence loses its orthogonality within 2 k steps; the roots of a
         :class:`~krylow.nn.RootProbe` are then applied as shifts of implicit restarts, which needs no such start.
+    gammas
+        "square", the paper's parametrisation above; or "sigmoid", $\gamma^{(1)}_j = \sigma(\upsilon^{(1)}_j) < 1$ and
+        $\gamma^{(2)}_j = 1 + \log(1 + e^{\upsilon^{(2)}_j}) > 1$, which a public code by the paper's first author has.
+        There $\upsilon^{(1)}$ starts at ``init`` and $\upsilon^{(2)}$ at its negative: within .001 of 1 at 7.
 
     Shapes
     ------
@@ -63,25 +71,32 @@ class UnrolledLanczos(nn.Module):
         m: int | None = None,
         probe: Probe | None = None,
         *,
-        init: float = 0.01,
+        init: float | None = None,
         reorthogonalize: bool = False,
+        gammas: str = "square",
     ) -> None:
         super().__init__()
         self.k = _checks.count(k, "k")
         self.m = _checks.count(2 * k if m is None else m, "m")
         self.probe = InversePolynomialProbe() if probe is None else probe
-        self.upsilon1 = nn.Parameter(torch.full((self.m,), float(init)))
-        self.upsilon2 = nn.Parameter(torch.full((self.m,), float(init)))
+        self.gammas = _checks.choice(gammas, tuple(FIRST_UPSILON), "gammas")
+        init = float(FIRST_UPSILON[gammas] if init is None else init)
+        self.upsilon1 = nn.Parameter(torch.full((self.m,), init))
+        self.upsilon2 = nn.Parameter(torch.full((self.m,), init if gammas == "square" else -init))
         self.reorthogonalize = bool(reorthogonalize)
 
     @property
     def gamma1(self) -> Tensor:
         """``(m,)``, at most 1."""
+        if self.gammas == "sigmoid":
+            return self.upsilon1.sigmoid()
         return 1 - self.upsilon1.square()
 
     @property
     def gamma2(self) -> Tensor:
         """``(m,)``, at least 1; the first one multiplies nothing."""
+        if self.gammas == "sigmoid":
+            return 1 + nn.functional.softplus(self.upsilon2)
         return 1 + self.upsilon2.square()
 
     def krylov(self, L: Any, *, z: Tensor | None = None, generator: torch.Generator | None = None) -> Krylov:
@@ -129,7 +144,8 @@ class UnrolledLanczos(nn.Module):
     def config(self) -> dict[str, Any]:
         """Return the arguments that build the same network, for saving."""
         probe = {"type": type(self.probe).__name__, **self.probe.config()}
-        return {"k": self.k, "m": self.m, "reorthogonalize": self.reorthogonalize, "probe": probe}
+        options = {"reorthogonalize": self.reorthogonalize, "gammas": self.gammas}
+        return {"k": self.k, "m": self.m, **options, "probe": probe}
 
     def save(self, path: str | PathLike[str], *, card: dict[str, Any] | None = None) -> None:
         """Write the parameters and the configuration to one safetensors file, whole or not at all."""

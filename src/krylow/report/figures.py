@@ -17,6 +17,7 @@ INK, QUIET, LINE = "#1f2933", "#66727f", "#e4e8ec"
 #: Colours by what a method is.
 PAPER, WRITTEN, SOLVED, SCALED = "#111111", "#c8452f", "#e08e1b", "#8d6b4f"
 RESTART, BLOCK, LIMIT, PLAIN, OURS = "#2c6fb3", "#7b4fb0", "#9aa5b1", "#5b6770", "#12906a"
+STEPS = "#d6558b"
 #: For curves without a role of their own.
 CYCLE = ("#2c6fb3", "#12906a", "#c8452f", "#7b4fb0", "#e08e1b", "#5b6770", "#d6558b", "#1aa3b8", "#8d6b4f", "#97a51d")
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from krylow.linalg.cg import conjugate_gradients
+from krylow.linalg.cg import conjugate_gradients, conjugate_gradients_with
 from krylow.linalg.matrix_function import apply_function
 from krylow.linalg.tridiagonal import tridiagonal
 from krylow.operators import FunctionOperator, Operator
@@ -69,12 +69,17 @@ def response(a: Tensor, power: int) -> Callable[[Tensor], Tensor]:
     """
 
     def h(lam: Tensor) -> Tensor:
-        q = torch.zeros_like(lam)
-        for t in range(a.shape[-1] - 1, -1, -1):
-            q = (q + a[..., t, None]) * lam
-        return torch.exp(-power * torch.log1p(q))
+        return torch.exp(-power * torch.log1p(_sum(a, lam)))
 
     return h
+
+
+def _sum(a: Tensor, lam: Tensor) -> Tensor:
+    r"""Return $\sum_t a_t \lambda^t$ by Horner's rule."""
+    q = torch.zeros_like(lam)
+    for t in range(a.shape[-1] - 1, -1, -1):
+        q = (q + a[..., t, None]) * lam
+    return q
 
 
 def inverse_polynomial(
@@ -118,6 +123,61 @@ def inverse_polynomial(
     for _ in range(power):
         v = _unit(conjugate_gradients(lambda X: polynomial_product(A, a, X), v, steps=steps).x)
     return v
+
+
+def learned_inverse(
+    L: Operator, z: Tensor, a: Tensor, step: Tensor, momentum: Tensor, *, scaled: bool = True
+) -> Tensor:
+    r"""Return the normalised ``(*batch, n, 1)`` that p solves with learned numbers of conjugate gradients leave of z.
+
+    Solve i runs :func:`krylow.linalg.cg.conjugate_gradients_with` on $I + \sum_t a_{it} \tilde L^t$. Nothing is solved
+    unless the numbers say so: it is a learned polynomial of degree p (s - 1) T, in as many products.
+
+    Parameters
+    ----------
+    L, z
+        The operator and the random vector.
+    a
+        ``(*p, p, T)`` non-negative coefficients, one set a solve.
+    step, momentum
+        ``(*p, p, s)``.
+    scaled
+        As in :func:`inverse_polynomial`.
+    """
+    A = unit_interval(L) if scaled else L
+    v = _unit(z)
+    for i in range(a.shape[-2]):
+
+        def multiply(X: Tensor, a: Tensor = a[..., i, :]) -> Tensor:
+            return polynomial_product(A, a, X)
+
+        v = _unit(conjugate_gradients_with(multiply, v, step[..., i, :], momentum[..., i, :]))
+    return v
+
+
+def learned_response(a: Tensor, step: Tensor, momentum: Tensor) -> Callable[[Tensor], Tensor]:
+    r"""Return the frequency response of :func:`learned_inverse`: a polynomial, 1 at 0, of either sign elsewhere.
+
+    Each of its factors is what the recurrence makes of 1 where $A = q_i(\lambda)$, over what it makes where $q_i = 1$.
+
+    >>> one = torch.ones(1, 1)
+    >>> learned_response(one, one, one)(torch.tensor([0.0, 1.0]))  # a single step: x = b
+    tensor([1., 1.])
+    """
+
+    def h(lam: Tensor) -> Tensor:
+        out = torch.ones_like(lam)
+        for i in range(a.shape[-2]):
+            q = 1 + _sum(a[..., i, :], lam)
+            ends = [_factor(v, step[..., i, :], momentum[..., i, :]) for v in (q, torch.ones_like(q[..., :1]))]
+            out = out * ends[0] / ends[1]
+        return out
+
+    return h
+
+
+def _factor(q: Tensor, step: Tensor, momentum: Tensor) -> Tensor:
+    return conjugate_gradients_with(lambda d: q[..., None] * d, torch.ones_like(q)[..., None], step, momentum)[..., 0]
 
 
 def _unit(v: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from krylow.nn.probes import InversePolynomialProbe, Probe
 from krylow.nn.unrolled import UnrolledLanczos
 from krylow.operators import DiagonalOperator, Operator
 from krylow.refine.lanczos import Krylov
-from krylow.start.probe import response
+from krylow.start.probe import learned_response, response
 from krylow.training.kernels import diagonal_probe, unit
 from krylow.training.recurrence import diagonal_lanczos
 
@@ -22,14 +22,14 @@ class EigenbasisProbe(InversePolynomialProbe):
 
     There the polynomial $q(\Lambda)$ is a diagonal too. It is evaluated once instead of by T products in every step of
     the conjugate gradients, and a filter that is solved to convergence, ``solver="krylov"`` with at least n steps,
-    is its response times z. ``products`` of the operator grows by what the literal computation would have spent. On any
-    other operator it is the literal probe.
+    is its response times z, as is one with learned steps. ``products`` of the operator grows by what the literal
+    computation would have spent. On any other operator it is the literal probe.
     """
 
     def forward(self, L: Operator, z: Tensor) -> Tensor:
         """Return the start vector ``(*batch, n, 1)``."""
         converged = self.solver == "krylov" and self.cg_steps >= L.n
-        if not isinstance(L, DiagonalOperator) or not (converged or self.solver == "cg"):
+        if not isinstance(L, DiagonalOperator) or not (converged or self.solver in ("cg", "learned_cg")):
             return super().forward(L, z)
         a = self.coefficients.to(z.dtype)
         lam = L.eigenvalues
@@ -41,8 +41,13 @@ class EigenbasisProbe(InversePolynomialProbe):
             L.products += L.n
             L.passes += L.n
             return unit(response(a, self.power)(lam) * z[..., 0])[..., None]
-        L.products += self.power * self.cg_steps * self.degree
-        L.passes += self.power * self.cg_steps * self.degree
+        learned = self.solver == "learned_cg"
+        products = self.power * (self.cg_steps - learned) * self.degree
+        L.products += products
+        L.passes += products
+        if learned:
+            h = learned_response(a, *(t.to(z.dtype) for t in self.learned_steps))(lam)
+            return unit(h * z[..., 0])[..., None]
         return diagonal_probe(a, lam, z[..., 0], self.power, self.cg_steps)[..., None]
 
 
@@ -72,6 +77,6 @@ def _twin(net: UnrolledLanczos, network: type[UnrolledLanczos], kind: type[Inver
         probe: Probe = kind(p.degree, p.power, p.cg_steps, p.solver, p.scaled)
     else:
         probe = copy.deepcopy(p)
-    twin = network(net.k, net.m, probe, reorthogonalize=net.reorthogonalize).to(net.upsilon1.dtype)
+    twin = network(net.k, net.m, probe, reorthogonalize=net.reorthogonalize, gammas=net.gammas).to(net.upsilon1.dtype)
     twin.load_state_dict(net.state_dict())
     return twin

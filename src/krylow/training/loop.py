@@ -16,7 +16,7 @@ from krylow.training.population import Population
 from krylow.training.seeds import generator
 from krylow.training.spectra import Spectra, Task
 
-LOSSES = ("subspace", "theory")
+LOSSES = ("subspace", "theory", "theory_mean")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,10 @@ class Recipe:
     Attributes
     ----------
     loss
-        "subspace", the normalised squared subspace error, or "theory", the paper's J_theory.
+        "subspace", the normalised squared subspace error; "theory", the paper's J_theory; or "theory_mean", the same
+        with means for its sums.
+    scale
+        The loss is multiplied by it, which matters beside ``clip`` alone.
     epochs, batch_size
         As in the paper.
     clip
@@ -38,6 +41,7 @@ class Recipe:
     """
 
     loss: str = "subspace"
+    scale: float = 1.0
     epochs: int = 50
     batch_size: int = 4
     clip: float = 1.0
@@ -92,7 +96,7 @@ class PopulationTraining(LightningModule):
         self.best_epoch = torch.zeros(count, dtype=torch.int64)
         self.train_curve: list[Tensor] = []  # one (C,) an epoch
         self.validation_curve: list[Tensor] = []  # one (C,) an epoch, and one before the first
-        self._validation_z = task.draw("validation", recipe.draws)
+        self._validation_z = task.validation.rotate(task.draw("validation", recipe.draws))
 
     @property
     def stopped(self) -> Tensor:
@@ -170,10 +174,11 @@ class PopulationTraining(LightningModule):
 
     def _loss(self, spectra: Spectra, z: Tensor, members: Tensor) -> Tensor:
         """Return the losses of some members, ``(C, B)``."""
-        if self.recipe.loss == "theory":
-            krylov = self.population.krylov(spectra.operator(), z, members)
-            return theory_loss(krylov, self.members.weight[members, None])
-        return self.population.errors(spectra, z, members)
+        if self.recipe.loss == "subspace":
+            return self.recipe.scale * self.population.errors(spectra, z, members)
+        krylov = self.population.krylov(spectra.operator(), z, members)
+        reduction = "mean" if self.recipe.loss == "theory_mean" else "sum"
+        return self.recipe.scale * theory_loss(krylov, self.members.weight[members, None], reduction=reduction)
 
     def _validate(self, draw: int) -> Tensor:
         """Return the mean errors over the validation graphs, ``(C,)``, NaN for members that have stopped."""
@@ -192,7 +197,8 @@ class PopulationTraining(LightningModule):
         self.best_error = torch.where(better, error, self.best_error)
         self.best_epoch = torch.where(better, self.finished, self.best_epoch)
         for best, parameter in zip(self.best, self.population.stacked, strict=True):
-            best.copy_(torch.where(better[:, None, None], parameter.detach(), best))
+            chosen = better.reshape(-1, *[1] * (best.ndim - 1))
+            best.copy_(torch.where(chosen, parameter.detach(), best))
 
     def stopped_before(self) -> Tensor:
         """``(C,)``: which members had stopped before the epoch that just ended."""

@@ -20,7 +20,7 @@ from krylow.training.spectra import Spectra
 
 
 class Population(nn.Module):
-    """C networks of equal shape, whose parameters of shape ``(d,)`` are stacked to ``(C, 1, d)``.
+    """C networks of equal shape, whose parameters of shape ``(*d,)`` are stacked to ``(C, 1, *d)``.
 
     On an operator of batch shape ``(C, B)`` member c sees graphs ``[c, :]``. Every operation is elementwise over the
     members, so that each computes what it would compute alone.
@@ -40,7 +40,7 @@ class Population(nn.Module):
         self.names = [name for name, _ in nets[0].named_parameters()]
         members = [dict(net.named_parameters()) for net in nets]
         stacked = [torch.stack([member[name].detach() for member in members])[:, None] for name in self.names]
-        self.stacked = nn.ParameterList([nn.Parameter(tensor.clone()) for tensor in stacked])  # (C, 1, d) each
+        self.stacked = nn.ParameterList([nn.Parameter(tensor.clone()) for tensor in stacked])  # (C, 1, *d) each
         # In a tuple, so that the template's own parameters are not taken for this module's.
         self._template = (_Recurrence(copy.deepcopy(nets[0]).requires_grad_(False)),)
 

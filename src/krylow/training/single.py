@@ -81,7 +81,7 @@ def train_network(
         "graphs": list(family.counts),
         "nodes": family.n,
         "loss": recipe.loss,
-        "weight": weight if recipe.loss == "theory" else None,
+        "weight": None if recipe.loss == "subspace" else weight,
         "lr": lr,
         "epochs": recipe.epochs,
         "best_epoch": int(fitted.best_epoch[0]),

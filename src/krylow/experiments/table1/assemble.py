@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from krylow._checks import InputError
-from krylow.experiments.records import Record, find
+from krylow.experiments.records import Record, find, lookup
 from krylow.experiments.table1 import classical
 from krylow.experiments.table1.learned import KIND as CELL
 from krylow.experiments.table1.learned import digits, load_task, probe_of
@@ -38,7 +39,7 @@ def assemble(folder: str | Path, cells: str | Path, data: str, k: int, seeds: Se
         raise InputError(f"{cells} holds no trained cells of {data!r}, k = {k}, grid {grid.name!r}: train them first.")
     task = load_task(data, tuple(seeds), dense=True)
     rows = [_row("2", "standard Lanczos, random start", classical.standard(task, k))]
-    rows += _learned(found, task, k)
+    rows += _learned(found, task, k) + learned_steps(found, task, grid)
     literal = [row["products"] for row in rows if row["row"] == "6" and row.get("form") == "literal"]
     budgets = [multiple * k for multiple in BUDGETS] + [min(p) for p in literal]
     for products in budgets:
@@ -83,6 +84,38 @@ def _learned(cells: Sequence[Record], task: Task, k: int) -> list[dict[str, Any]
     return [row for row in rows if row is not None]
 
 
+def learned_steps(cells: Iterable[Record], task: Task, grid: Grid) -> list[dict[str, Any]]:
+    """Return the rows of the probe with learned steps: untrained, at the paper's learning rates, and at all of them."""
+    part = [c for c in cells if c.config["net"] == "learned_cg"]
+    name = "learned steps"
+    found = [
+        _chosen("13", f"{name}, untrained", part, task, trains="all", untrained=True),
+        _chosen("13", f"{name} (theory), the paper's learning rates", part, task, trains="all", lrs=grid.lrs),
+        _chosen("13", f"{name} (theory), learning rates to {max(grid.learned_lrs):g}", part, task, trains="all"),
+    ]
+    return [row for row in found if row is not None]
+
+
+def extend(folder: str | Path, cells: str | Path, data: str, k: int, seeds: Sequence[int], grid: Grid) -> Record:
+    """Put the rows of learned steps into a column's record that was measured before there were any.
+
+    All else of the record stays; ``results["added"]`` says which rows are newer, by which code, and when.
+    """
+    config: dict[str, Any] = {"data": data, "k": k, "seeds": list(seeds), "grid": grid.name}
+    record = lookup(folder, KIND, config, None)
+    if record is None:
+        raise InputError(f"{folder} holds no column of {data!r}, k = {k}, grid {grid.name!r}: assemble it first.")
+    found = find(cells, kind=CELL, **config, net="learned_cg")
+    new = learned_steps(found, load_task(data, tuple(seeds), dense=True), grid)
+    rows = [row for row in record.results["rows"] if row["row"] != "13"] + new
+    names = ("commit", "dirty", "started", "wall_seconds", "versions", "machine")
+    added = {"rows": ["13"], "cells": [{name: getattr(cell, name) for name in names} for cell in found]}
+    results = {**record.results, "rows": sorted(rows, key=lambda row: int(row["row"])), "added": added}
+    extended = replace(record, results=results)
+    extended.write(folder)
+    return extended
+
+
 def _chosen(
     number: str,
     name: str,
@@ -93,10 +126,12 @@ def _chosen(
     untrained: bool = False,
     form: str | None = None,
     budget: int | None = None,
+    lrs: Sequence[float] | None = None,
 ) -> dict[str, Any] | None:
     """Return a row of each seed's best member on validation, or None where nothing of the kind was trained."""
     key = "untrained_validation" if untrained else "validation"
     members = [(m, cell) for cell in cells for m in cell.results["members"] if m["trains"] == trains]
+    members = [(m, cell) for m, cell in members if lrs is None or m["lr"] in lrs]
     best = []
     for origin in range(len(task.seeds)):
         own = [(m, cell) for m, cell in members if m["origin"] == origin]

@@ -44,9 +44,21 @@ def probe_of(config: dict[str, Any], n: int) -> Probe:
     """Return the untrained probe of a cell."""
     if config["net"] == "gammas":
         return GaussianProbe()
+    if config["net"] == "learned_cg":
+        return learned_cg_probe(config)
     form = config["form"]
     solver, steps = ("krylov", n) if form == "converged" else ("cg", config["cg_steps"])
     return InversePolynomialProbe(config["degree"], config["power"], steps, solver, scaled=form == "scaled")
+
+
+def learned_cg_probe(config: dict[str, Any]) -> InversePolynomialProbe:
+    """Return the untrained probe with learned steps; ``config["first"]`` is their first unconstrained value."""
+    probe = InversePolynomialProbe(config["degree"], config["power"], config["cg_steps"], "learned_cg")
+    if "first" in config:
+        with torch.no_grad():
+            probe.step.fill_(config["first"])
+            probe.momentum.fill_(config["first"])
+    return probe
 
 
 def run_cell(config: dict[str, Any], folder: str | Path) -> Record:
@@ -64,7 +76,7 @@ def run_cell(config: dict[str, Any], folder: str | Path) -> Record:
     measured = load_task(config["data"], tuple(config["seeds"]), config.get("arithmetic") == "dense")
     nets, members = population(config, task)
     state = Path(folder) / "states" / record_name(KIND, config, None).removesuffix(".json")
-    recipe = Recipe(loss=config["loss"], epochs=config["epochs"])
+    recipe = recipe_of(config)
     fitted = fit(
         nets,
         task,
@@ -91,6 +103,14 @@ def run_cell(config: dict[str, Any], folder: str | Path) -> Record:
     return record
 
 
+def recipe_of(config: dict[str, Any]) -> Recipe:
+    """Return how a cell is trained. Learned steps start so flat that validation says nothing for many epochs."""
+    if config["net"] != "learned_cg":
+        return Recipe(loss=config["loss"], epochs=config["epochs"])
+    epochs = config["epochs"]
+    return Recipe(loss=config["loss"], scale=config["scale"], epochs=epochs, patience=epochs)
+
+
 def population(config: dict[str, Any], task: Task) -> tuple[list[UnrolledLanczos], list[dict[str, Any]]]:
     """Return the untrained networks of a cell and what tells them apart."""
     k, seeds = config["k"], range(len(task.seeds))
@@ -102,6 +122,11 @@ def population(config: dict[str, Any], task: Task) -> tuple[list[UnrolledLanczos
             low, high = starts[origin][rank]
             nets.append(root_network(k, count, low, high))
             members.append({"origin": origin, "lr": lr, "weight": 1.0, "trains": "probe", "interval": [low, high]})
+        return nets, members
+    if config["net"] == "learned_cg":
+        for lr, origin in itertools.product(config["lrs"], seeds):
+            nets.append(UnrolledLanczos(k, 2 * k, probe_of(config, task.n), gammas="sigmoid").double())
+            members.append({"origin": origin, "lr": lr, "weight": 1.0, "trains": "all"})
         return nets, members
     for trains, lr, weight, origin in itertools.product(("probe", "all"), config["lrs"], config["weights"], seeds):
         if trains == "probe" and (config["net"] == "gammas" or (len(config["weights"]) > 1 and weight != 0.1)):
@@ -169,7 +194,7 @@ def _untrained(nets: Sequence[UnrolledLanczos], members: Sequence[dict[str, Any]
     first: list[int] = []
     place = []
     for c, (net, member) in enumerate(zip(nets, members, strict=True)):
-        key = (member["origin"], *(tuple(parameter.tolist()) for parameter in net.parameters()))
+        key = (member["origin"], *(tuple(parameter.flatten().tolist()) for parameter in net.parameters()))
         if key not in places:
             places[key] = len(first)
             first.append(c)

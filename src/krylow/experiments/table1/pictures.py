@@ -60,7 +60,7 @@ def error_against_products(record: Record) -> Figure:
         x = [row["products"][0] for row in rows]
         y = [max(row["mean"], FLOOR) for row in rows]
         axes.errorbar(x, y, yerr=_bars(rows), fmt=style, color=color, label=label, markersize=5, capsize=2, zorder=3)
-    marks = {"2": "P", "3": "x", "4": "+", "5": "d", "6": "^", "7": "*"}
+    marks = {"2": "P", "3": "x", "4": "+", "5": "d", "6": "^", "7": "*", "13": "h"}
     colors = {None: "tab:gray", "literal": "tab:red", "converged": "tab:orange", "scaled": "tab:brown"}
     for number, mark in marks.items():
         for row in _rows(record, number):
@@ -127,7 +127,7 @@ def responses(record: Record) -> Figure:
 def curves(record: Record) -> Figure:
     """Draw training and validation curves of the first seed's chosen members."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
-    rows = [row for number in ("5", "6", "7", "12") for row in _rows(record, number)]
+    rows = [row for number in ("5", "6", "7", "12", "13") for row in _rows(record, number)]
     rows = [row for row in rows if "curves" in row and row.get("form") in (None, "literal")]
     for i, row in enumerate(rows):
         label = row["name"] + (f", {row['budget']} products" if "budget" in row else "")

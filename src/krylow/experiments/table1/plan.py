@@ -49,6 +49,9 @@ class Grid:
         Learning rates of the root probe.
     epochs
         Of every training.
+    learned, learned_lrs
+        Triples (p, steps, T) of the probe with learned steps of conjugate gradients, and its learning rates: those of
+        the paper, and a larger one.
     """
 
     name: str
@@ -57,6 +60,8 @@ class Grid:
     weights: tuple[float, ...]
     root_lrs: tuple[float, ...]
     epochs: int
+    learned: tuple[tuple[int, int, int], ...] = ((6, 10, 7),)
+    learned_lrs: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
 
 
 def _paper_grid() -> dict[str, tuple[tuple[int, int, int], ...]]:
@@ -74,6 +79,7 @@ REDUCED = Grid(
     (0.1,),
     (1e-2,),
     30,
+    learned_lrs=(3e-3, 1e-2),
 )
 GRIDS = {grid.name: grid for grid in (REDUCED, FULL)}
 
@@ -92,6 +98,7 @@ def cells(data: str, k: int, seeds: Sequence[int], grid: Grid) -> Iterator[dict[
         yield {**base, "net": "roots", **setting}
     for loss in ("subspace", "theory"):
         yield {**base, "net": "gammas", "loss": loss, **_rates(grid, loss)}
+    yield from learned_cells(data, k, seeds, grid)
     for form in reversed(FORMS):
         for power, steps, degree in grid.probes[form]:
             for loss in ("subspace", "theory"):
@@ -99,6 +106,15 @@ def cells(data: str, k: int, seeds: Sequence[int], grid: Grid) -> Iterator[dict[
                 if form == "converged":  # so sharp that its errors have to be measured in dense arithmetic
                     setting["arithmetic"] = "dense"
                 yield {**base, "net": "probe", **setting, "loss": loss, **_rates(grid, loss)}
+
+
+def learned_cells(data: str, k: int, seeds: Sequence[int], grid: Grid) -> Iterator[dict[str, Any]]:
+    """Yield the configurations of the trainings with learned steps of conjugate gradients, on the theory loss alone."""
+    base = {"data": data, "k": k, "seeds": list(seeds), "grid": grid.name, "epochs": grid.epochs}
+    for power, steps, degree in grid.learned:
+        setting = {"power": power, "cg_steps": steps, "degree": degree, "loss": "theory_mean", "scale": 0.01}
+        rates = {"lrs": grid.learned_lrs, "weights": (1.0,)}
+        yield {**base, "net": "learned_cg", **setting, **rates, "arithmetic": "dense"}
 
 
 def _rates(grid: Grid, loss: str) -> dict[str, Any]:

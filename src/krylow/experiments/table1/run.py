@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from krylow import _checks
 from krylow.experiments.parallel import parallel
 from krylow.experiments.records import Record, lookup
 from krylow.experiments.table1.assemble import assemble
@@ -26,6 +27,7 @@ def reproduce(
     *,
     workers: int | None = None,
     report: Report | None = None,
+    seed_base: int = 0,
 ) -> list[Record]:
     """Measure the table and return its columns.
 
@@ -35,19 +37,23 @@ def reproduce(
         Folder of the columns' records; the trained cells go to its sub-folder ``cells``. What is there is not done
         again.
     data, ks, seeds
-        Families, numbers of kept frequencies, and how many seeds, counted from 0.
+        Families, numbers of kept frequencies, and how many seeds, counted from ``seed_base``.
     grid
         What is tried.
     workers
         Processes that train cells at the same time, one thread each. None: one a core.
     report
         Called with the cells done, the cells in all and what the last one was.
+    seed_base
+        The first seed: another one means other graphs, other splits and other random vectors.
     """
+    seed_base = _checks.count(seed_base, "seed_base", 0)
+    chosen = range(seed_base, seed_base + seeds)
     for name in data:
         check(name, ks, seeds, load_task(name, (0,)).n)
     folder = Path(out) / "cells"
     folder.mkdir(parents=True, exist_ok=True)
-    todo = [cell for name in data for k in ks for cell in cells(name, k, range(seeds), grid)]
+    todo = [cell for name in data for k in ks for cell in cells(name, k, chosen, grid)]
     missing = [cell for cell in todo if lookup(folder, KIND, _plain(cell), None) is None]
     done = len(todo) - len(missing)
     tell = report or (lambda done, total, what: None)
@@ -58,7 +64,7 @@ def reproduce(
         tell(done, len(todo), _name(missing[index]))
     columns = [(name, k) for name in data for k in ks]
     tell(done, len(todo), "measuring the classical rows")
-    jobs = [functools.partial(assemble, out, folder, name, k, range(seeds), grid) for name, k in columns]
+    jobs = [functools.partial(assemble, out, folder, name, k, chosen, grid) for name, k in columns]
     found = dict(parallel(jobs, workers))
     return [found[i] for i in range(len(columns))]
 

@@ -22,6 +22,7 @@ CLASSICAL = {
     "10": ("classical", f.BLOCK, "triangle-down", True),
     "11": ("classical", f.LIMIT, "line-ew-open", True),
     "12": (ROOTS, f.OURS, "circle", True),
+    "13": ("learned steps (the author's solver)", f.STEPS, "hexagon", True),
 }
 FORMS = {
     "literal": ("the paper's network, as written", f.WRITTEN),
@@ -87,7 +88,7 @@ def _curve(name: str, points: list[dict[str, Any]]) -> go.Scatter:
         show = first["form"] == "literal" and first["row"] in ("3", "6", "7")
     else:
         title, color, symbol, show = "learned gammas", f.PLAIN, MARKS[first["row"]], "theory" in name
-    untrained = first["row"] == "12" and "parameters" not in first
+    untrained = first["row"] in ("12", "13") and "parameters" not in first
     y = [max(row["mean"], f.FLOOR) for row in points]
     down = [min(row["std"], value - 0.99 * f.FLOOR) for row, value in zip(points, y, strict=True)]
     return go.Scatter(
