@@ -13,7 +13,13 @@ from krylow.start.probe import inverse_polynomial, response
 
 
 class Probe(nn.Module):
-    """A start: ``probe(L, z)`` returns the first Lanczos vector ``(*batch, n, 1)`` from a random one of that shape."""
+    """A start: ``probe(L, z)`` returns the first Lanczos vector ``(*batch, n, 1)`` from a random one of that shape.
+
+    ``scale_invariant`` says that the start of c L is that of L, for any number c > 0. A probe that does not say so is
+    always given the operator as it is.
+    """
+
+    scale_invariant: bool = False
 
     @abstractmethod
     def forward(self, L: Operator, z: Tensor) -> Tensor:
@@ -34,6 +40,8 @@ class Probe(nn.Module):
 
 class GaussianProbe(Probe):
     """The random vector itself: no parameters, no products."""
+
+    scale_invariant = True
 
     def forward(self, L: Operator, z: Tensor) -> Tensor:
         """Return z as it is; the recurrence normalises it."""
@@ -76,6 +84,7 @@ class InversePolynomialProbe(Probe):
         self.cg_steps = _checks.count(cg_steps, "cg_steps")
         self.solver = _checks.choice(solver, ("krylov", "cg"), "solver")
         self.scaled = bool(scaled)
+        self.scale_invariant = self.scaled
         self.b = nn.Parameter(torch.zeros(degree))
 
     @property
