@@ -293,6 +293,98 @@ class TestModule:
             net(draw(2, 9, 8), key_padding_mask=torch.zeros(9, 2, dtype=torch.bool))
 
 
+def backward(net, x, **options):
+    """The answer to x, and every gradient of a linear function of it by name."""
+    net.zero_grad()
+    x = x.clone().requires_grad_()
+    y = net(x, **options)
+    (draw(*y.shape, seed=7).to(y) * y).sum().backward()
+    gradients = {name: p.grad for name, p in [*net.named_parameters(), ("tokens", x)] if p.grad is not None}
+    return y.detach(), gradients
+
+
+def assert_finite(y, gradients):
+    for name, values in {"answer": y, **gradients}.items():
+        assert values.isfinite().all(), name
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+class TestHardTokens:
+    def single(self, filter, **options):
+        return attention(filter, **{"k": 2, **options}).float()
+
+    @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+    def test_what_is_not_a_number_is_refused(self, filter, bad):
+        x = draw(2, 9, 8, dtype=torch.float32)
+        features = x.clone()
+        features[0, 3, 1] = bad
+        with pytest.raises(InputError, match="tokens must be finite, got 1 NaN or infinite"):
+            self.single(filter)(features)
+        with pytest.raises(InputError, match="tokens of a graph must be finite"):
+            self.single(filter)(x, graph_features=features)
+
+    @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+    def test_nothing_at_padding_reaches_a_token_or_a_parameter(self, filter, bad):
+        x, padding = draw(2, 9, 8, dtype=torch.float32), padding_mask(9, 6, n=9)
+        truth = backward(self.single(filter), x.masked_fill(padding[..., None], 0), key_padding_mask=padding)
+        found = backward(self.single(filter), x.masked_fill(padding[..., None], bad), key_padding_mask=padding)
+        torch.testing.assert_close(found, truth, rtol=0, atol=0)
+        assert_finite(*found)
+
+    @pytest.mark.parametrize("other", [torch.int64, torch.bool, torch.float16, torch.complex64, F64])
+    def test_another_dtype_is_refused_in_words(self, filter, other):
+        x = draw(2, 9, 8, dtype=torch.float32)
+        with pytest.raises(InputError, match=f"tokens must .*, got {other}"):
+            self.single(filter)(x.to(other))
+        with pytest.raises(InputError, match=f"graph_features must .*, got {other}"):
+            self.single(filter)(x, graph_features=x.to(other))
+
+    @pytest.mark.parametrize("size", [2.0**-100, 2.0**66])
+    def test_the_first_tokens_may_have_any_size(self, filter, size):
+        x = draw(2, 9, 8, dtype=torch.float32)
+        y, _ = backward(self.single(filter, bias=False), x)
+        scaled, gradients = backward(self.single(filter, bias=False), size * x)
+        torch.testing.assert_close(scaled / size, y, rtol=0, atol=1e-5 * float(y.abs().max()))
+        assert_finite(scaled, gradients)
+
+    @pytest.mark.parametrize("tokens", ["all", "one", "equal"])
+    def test_tokens_may_outgrow_the_first_ones(self, filter, tokens):
+        net, x = self.single(filter), draw(2, 9, 8, dtype=torch.float32)
+        net(x)
+        if tokens == "equal":
+            x[:, 1] = x[:, 0]
+        x[:, : 1 if tokens == "one" else 9] *= 1e20
+        assert_finite(*backward(net, x))
+
+    def test_tokens_whose_gradients_would_overflow_are_refused(self, filter):
+        with pytest.raises(InputError, match=r"tokens must be at most 1.3e\+23, got .*: divide them"):
+            self.single(filter)(1e37 * draw(2, 9, 8, dtype=torch.float32))
+
+    def test_halves_under_autocast(self, filter):
+        x = draw(2, 9, 8, dtype=torch.float32).bfloat16()
+        truth = self.single(filter)(x.float())
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y, gradients = backward(self.single(filter), x)
+            learned = self.single(filter)(x, graph_features=x)
+        assert torch.equal(y, truth)
+        assert torch.equal(learned, truth)
+        assert gradients["tokens"].dtype == torch.bfloat16
+        assert_finite(y, gradients)
+
+    def test_parameters_that_have_diverged_are_named(self, filter):
+        net, x = self.single(filter), draw(2, 9, 8, dtype=torch.float32)
+        names = {"graph.R": "parameters have diverged", "graph.features.weight": "parameters have diverged"}
+        if filter == "unrolled":
+            names["upsilon1"] = "the learned upsilon must be finite"
+        for name, message in names.items():
+            with torch.no_grad():
+                net.get_parameter(name)[0] = torch.nan
+            with pytest.raises(InputError, match=message):
+                net(x)
+            with torch.no_grad():
+                net.get_parameter(name)[0] = 1
+
+
 STARTS = {
     "near-complete": lambda x: (x, {"distance": 1e-4}),
     "isolated": lambda x: (x, {"distance": 1e4}),

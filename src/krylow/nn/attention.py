@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from krylow import _checks
 from krylow._checks import InputError
-from krylow.nn.graph_learning import GraphLearning, TokenGraph
+from krylow.nn.graph_learning import GraphLearning, TokenGraph, without_padding
 from krylow.nn.probes import Probe
 from krylow.nn.token_filters import (
     Band,
@@ -159,6 +159,7 @@ class LowPassAttention(nn.Module):
         """The gammas ``(m,)``, at most and at least 1; None for the other filters."""
         if self.filter != "unrolled":
             return None
+        _checks.finite(torch.cat([self.upsilon1, self.upsilon2]), "the learned upsilon")
         return Relaxation(1 - self.upsilon1.square(), 1 + self.upsilon2.square())
 
     def forward(
@@ -184,7 +185,9 @@ class LowPassAttention(nn.Module):
             Source of the random start. None: a fixed one.
         """
         features = x if graph_features is None else graph_features
-        self._check_tokens(x, features)
+        self._check_shapes(x, features)
+        x = _checks.tokens(x, self.value.weight.dtype, "tokens")
+        features = x if graph_features is None else _checks.tokens(features, x.dtype, "graph_features")
         with torch.autocast(x.device.type, enabled=False):  # eigenvectors need more digits than half precision has
             return self._oriented(x, features, key_padding_mask, generator)
 
@@ -201,6 +204,7 @@ class LowPassAttention(nn.Module):
         return y if self.batch_first else y.transpose(0, 1)
 
     def _attend(self, x: Tensor, features: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
+        x = _checks.token_size(without_padding(x, mask), "tokens")
         graph = self.graph(features, mask)
         v = self.value(x)
         if mask is not None:
@@ -259,9 +263,7 @@ class LowPassAttention(nn.Module):
             raise InputError(f"literal=True is for 'unrolled' and 'lanczos', got filter={self.filter!r}: leave it out.")
         return bool(literal)
 
-    def _check_tokens(self, x: Tensor, features: Tensor) -> None:
-        _checks.floating(x, "tokens")
-        _checks.floating(features, "graph_features")
+    def _check_shapes(self, x: Tensor, features: Tensor) -> None:
         if x.ndim not in (2, 3) or x.shape[-1] != self.embed_dim:
             raise InputError(f"tokens must be (batch, n, {self.embed_dim}), got shape {tuple(x.shape)}.")
         if x.numel() == 0:

@@ -110,7 +110,9 @@ class UnrolledLanczos(nn.Module):
         alpha, beta = (x / factor[..., None] for x in (found.alpha, found.beta))
         return replace(found, alpha=alpha, beta=beta, residual=found.residual / factor[..., None, None])
 
-    def _krylov(self, L: Operator, factor: Tensor | None, z: Tensor | None, generator: torch.Generator | None) -> Krylov:
+    def _krylov(
+        self, L: Operator, factor: Tensor | None, z: Tensor | None, generator: torch.Generator | None
+    ) -> Krylov:
         """Return the basis and coefficients of L times ``factor``; None: of L."""
         whole, L = L, L if factor is None else _Scaled(L, factor)
         z = gaussian(L, 1, generator=generator) if z is None else z
@@ -175,9 +177,7 @@ class _Scaled(Operator):
     """An operator times a positive number a graph, ``(*batch,)``; its products count as those of the operator."""
 
     def __init__(self, whole: Operator, factor: Tensor) -> None:
-        super().__init__(
-            tuple(whole.batch_shape), whole.n, whole.dtype, whole.device, mask=whole.mask, psd=whole.psd
-        )
+        super().__init__(tuple(whole.batch_shape), whole.n, whole.dtype, whole.device, mask=whole.mask, psd=whole.psd)
         self.whole, self.factor = whole, factor
 
     @property
