@@ -85,8 +85,9 @@ def kernel(points: Tensor, out: Tensor | None = None) -> Tensor:
     r"""Return $e^{-\|g_i - g_j\|^2}$, ``(*batch, n, n)``, by one product of matrices.
 
     $-\|g_i - g_j\|^2 = (2 g_i, -\|g_i\|^2, -1) \cdot (g_j, 1, \|g_j\|^2)$. Rounding may leave it slightly positive
-    where two points meet; it is cut off at zero, and is zero from a point to itself whatever its norm. A weight below eps is rounding beside a token's own weight of 1, and
-    taken as 0: isolated tokens are isolated, and nothing is ever denormal.
+    where two points meet; it is cut off at zero, and is zero from a point to itself whatever its norm. A weight below
+    eps is rounding beside a token's own weight of 1, and taken as 0: isolated tokens are isolated, and nothing is ever
+    denormal.
 
     Parameters
     ----------

@@ -20,7 +20,6 @@ from krylow.refine.implicit_restart import implicit_restart
 from krylow.refine.lanczos import Krylov, lanczos
 from krylow.start.gaussian import gaussian
 
-
 #: Norms between this power of the least and of the largest number of a dtype are used as they are.
 RANGE = 0.25
 
