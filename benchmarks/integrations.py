@@ -1,11 +1,11 @@
-"""krylow in other people's tools, beside what they come with: PyG's transform on PROTEINS and on graphs as of molecules,
-scikit-learn's clustering.
+"""krylow in other people's tools, beside what they come with: PyG's transform, scikit-learn's clustering.
 
     OMP_NUM_THREADS=1 python benchmarks/integrations.py [--k 3] [--repeats 5] [--out results/integrations]
 
-PyG: every graph of the data set that has more than k nodes (PyG's transform fails on the others), the same Data in, the
-same attribute out; ours graph by graph and as a batch. Subspaces are compared where they are unique: connected, and a gap after the k-th frequency.
-scikit-learn: the same graph of neighbours, the same number of frequencies, the same k-means; labels from scratch.
+PyG: every graph of PROTEINS, or of graphs as of molecules, that has more than k nodes (PyG's transform fails on the
+others), the same Data in, the same attribute out; ours graph by graph, as PyG's, and as a batch. Subspaces are compared
+where they are unique: connected, and a gap after the k-th frequency. scikit-learn: the same graph of neighbours, the
+same number of frequencies, the same k-means; labels from scratch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from krylow.integrations.sklearn import LowPassEmbedding
 #: A gap below this is no gap to compare subspaces at.
 REAL_GAP = 1e-2
 NEIGHBORS = 10
-#: As of small organic molecules: atoms, bonds of one atom, how far back a new atom binds, and one more ring a so many atoms.
+#: Of what is like small organic molecules: atoms, most bonds of an atom, how many atoms back a new one may bind, and
+#: atoms a ring.
 ATOMS, VALENCE, REACH, ATOMS_A_RING = (8, 40), 4, 5, 8
 
 
