@@ -14,15 +14,23 @@ import table1_tables as table1
 from krylow.experiments.large.render import draw, markdown, peers_markdown
 from krylow.experiments.records import Record, find
 from krylow.experiments.table2 import gain, render
+from krylow.floor import PROOF_LIMIT
 
 ROOT = Path(__file__).parent.parent
 
 
-def seconds_of_methods(row: dict, methods: list[str], ends: tuple[str, ...] = ("CONVERGED",)) -> tuple[str, str]:
-    """The seconds of those that ended in one of these statuses, the least in bold, and those of auto over the least."""
-    right = {m: t for m, t in row["seconds"].items() if row["status"][m] in ends}
+def seconds_of_methods(
+    row: dict, methods: list[str], ends: tuple[str, ...] = ("CONVERGED",), same: dict[str, str] | None = None
+) -> tuple[str, str]:
+    """The seconds of those that ended in one of these statuses, the least in bold, and those of auto over the least.
+
+    ``same`` names those that are another method by another name, which is shown, and does not win over itself.
+    """
+    same = same or {}
+    right = {m: t for m, t in row["seconds"].items() if row["status"][m] in ends and m not in same}
     least = min(right.values(), default=math.nan)
     shown = {m: f"**{t:.3f}**" if t == least else f"{t:.3f}" for m, t in right.items()}
+    shown |= {m: f"= {other}" for m, other in same.items()}
     ratio = f"{right[row['auto']] / least:.2f}" if row["auto"] in right else "not converged"
     return " | ".join(shown.get(m, "") for m in methods), ratio
 
@@ -32,9 +40,15 @@ def crossover() -> str:
     methods = record.config["methods"]
     lines = ["| graphs | " + " | ".join(methods) + " | auto |", "| --- |" + " --- |" * (len(methods) + 1)]
     for name, row in record.results.items():
-        cells, _ = seconds_of_methods(row, methods, ("CONVERGED", "NO_GAP"))
+        cells, _ = seconds_of_methods(row, methods, ("CONVERGED", "NO_GAP"), coarsest(name))
         lines.append(f"| {name} | {cells} | {row['auto']} |")
     return "\n".join([*lines, "", source(record, ROOT / "results" / "crossover")])
+
+
+def coarsest(case: str) -> dict[str, str]:
+    """Graphs of a batch, and one of up to 2048 nodes, are multilevel's coarsest level, which is decomposed."""
+    kind, n, *_ = re.findall(r"^\w+| n=\d+", case)
+    return {"multilevel": "exact"} if kind == "dense" or int(n.removeprefix(" n=")) <= PROOF_LIMIT else {}
 
 
 def large_choice() -> str:

@@ -15,6 +15,8 @@ from torch import Tensor
 
 #: Relative asymmetry that is still taken for rounding, in units of eps(dtype).
 SYMMETRY_EPS = 256
+#: Tokens may have this power of the largest number: products with their gradients, and sums of them, stay finite.
+TOKEN_RANGE = 0.6
 
 
 class InputError(ValueError):
@@ -86,6 +88,33 @@ def in_range(size: float, dtype: torch.dtype, what: str) -> None:
             f"the weights of a node's edges must sum to at most {largest:.3g} in modulus, half of what {dtype} "
             f"holds, got more: divide {what} by its largest weight."
         )
+
+
+def tokens(x: Tensor, dtype: torch.dtype, what: str) -> Tensor:
+    """Check the dtype of tokens against that of a module's parameters; under autocast halves are converted to it."""
+    if not (x.is_floating_point() or x.is_complex()):
+        raise InputError(f"{what} must be floating point, got {x.dtype}: look numbers of words up in an nn.Embedding.")
+    if x.dtype in (torch.float16, torch.bfloat16) and torch.is_autocast_enabled(x.device.type):
+        return x.to(dtype)
+    if floating(x, what).dtype != dtype:
+        raise InputError(
+            f"{what} must have the dtype of the module's parameters, {dtype}, got {x.dtype}: convert one with .to()."
+        )
+    return x
+
+
+def token_size(x: Tensor, what: str) -> Tensor:
+    """Check that tokens are finite, and so far from overflow that their gradients are."""
+    low, high = torch.aminmax(x.detach())  # NaN is the least and the largest
+    limit = torch.finfo(x.dtype).max ** TOKEN_RANGE
+    if bool((-limit <= low) & (high <= limit)):
+        return x
+    finite(x, what)
+    largest = float(x.detach().abs().amax())
+    raise InputError(
+        f"{what} must be at most {limit:.1e}, got {largest:.1e}, of which sums and gradients overflow {x.dtype}: "
+        "divide them by their size, or put an nn.LayerNorm before."
+    )
 
 
 def symmetric(x: Tensor, what: str) -> Tensor:

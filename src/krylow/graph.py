@@ -455,7 +455,9 @@ def _dense_laplacian(W: Tensor, kind: str | None, mask: Tensor | None = None) ->
 def _inverse_root(degree: Tensor) -> Tensor:
     """Return degree^-1/2, and 0 for isolated nodes."""
     alone = degree == 0
-    return torch.where(alone, torch.zeros_like(degree), torch.where(alone, torch.ones_like(degree), degree).rsqrt())
+    root = torch.where(alone, torch.ones_like(degree), degree).sqrt()
+    # Not rsqrt, whose gradient is made of degree^-3/2 and overflows for degrees of 1e-26 in single precision.
+    return torch.where(alone, torch.zeros_like(degree), root.reciprocal())
 
 
 def _scaled(entries: Tensor, row: Tensor, col: Tensor, scale: Tensor) -> Tensor:

@@ -304,6 +304,31 @@ def test_a_batched_data_set_is_the_loop_over_it(output, monkeypatch):
     assert not pieces
 
 
+SMALL_GRAPHS = {
+    **{name: data for name, data in SINGLE_GRAPHS.items() if data.num_nodes < 100},
+    "two components": data_of(block_diagonal(random_graph(9, seed=1), random_graph(14, seed=2)), dtype=torch.float64),
+    "no edges": Data(edge_index=torch.zeros(2, 0, dtype=torch.long), num_nodes=3),
+    "learned weights": Data(
+        edge_index=dense_to_sparse(path(7))[0], edge_weight=torch.ones(12, requires_grad=True), num_nodes=7
+    ),
+}
+
+
+@pytest.mark.parametrize("output", ["vectors", "diagonal"])
+@pytest.mark.parametrize("name", SMALL_GRAPHS)
+def test_one_small_graph_is_encoded_as_in_a_batch(name, output):
+    data = SMALL_GRAPHS[name]
+    gaps = torch.linalg.eigvalsh(peer_laplacian(data)).diff()
+    k = next(k for k in range(5, 0, -1) if k >= len(gaps) or gaps[k] > 1e-3)  # where the span is unique
+    transform = AddLowFrequencyPE(k, sign="largest", output=output)
+    alone, (together, _) = transform(data)[NAME], (item[NAME] for item in transform.batched([data, data]))
+    assert alone.dtype == together.dtype
+    assert not alone.requires_grad
+    if output == "vectors":
+        alone, together = (projector(pe.double()) for pe in (alone, together))
+    assert torch.allclose(alone, together, atol=1e-4)
+
+
 def test_graphs_of_nearly_one_size_share_a_batch_and_memory_is_bounded(monkeypatch):
     sizes = sorted([30, 31, 33, 36, 37, 60, 60, 701, 900])
     groups = list(pyg._groups(sizes, 5))

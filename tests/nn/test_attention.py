@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from krylow import InputError
+from krylow.extract import ritz
 from krylow.nn import InversePolynomialProbe, LowPassAttention, RootProbe, TokenGraph
 from krylow.nn.attention import FILTERS, IN_A_BASIS
 from krylow.nn.graph_learning import KINDS
-from krylow.nn.token_filters import Band, exact_filter
+from krylow.nn.token_filters import Band, exact_filter, start_block
+from krylow.refine.lanczos import lanczos
 from krylow.testing import lowest, projector
 
 F64 = torch.float64
@@ -109,6 +111,91 @@ class TestPadding:
         assert torch.isfinite(x.grad).all()
 
 
+def few_tokens(n, different, seed=1):
+    """A batch of two sequences of n tokens, of which so many are different."""
+    return draw(2, different, 8, seed=seed)[:, torch.arange(n) % different]
+
+
+def projected(points, values, k, m, gamma1, gamma2):
+    """The paper's filter by dense matrices: m steps on L, the lowest eigenvectors of T_m, the projector on them."""
+    L = TokenGraph(points, None, "normalized").laplacian().to_dense()
+    z = start_block(TokenGraph(points[None], None, "normalized"), 1)[0, :, 0]
+    v, before, beta = z / z.norm(), torch.zeros_like(z), 0.0
+    T, V = torch.zeros(m, m, dtype=F64), torch.zeros(len(z), m, dtype=F64)
+    for j in range(m):
+        V[:, j] = v
+        alpha = v @ (L @ v)
+        T[j, j] = gamma1[j] * alpha
+        r = L @ v - gamma1[j] * alpha * v - gamma2[j] * beta * before
+        before, beta = v, r.norm()
+        v = r / beta
+        if j + 1 < m:
+            T[j + 1, j], T[j, j + 1] = beta, gamma2[j + 1] * beta
+    theta, Y = torch.linalg.eig(T)  # real, by the paper's Lemma 1
+    U = V @ Y.real[:, theta.real.argsort()[:k]]
+    return U @ torch.linalg.lstsq(U, values).solution
+
+
+class TestLiteral:
+    @pytest.mark.parametrize(("n", "different"), [(5, 5), (12, 3)])
+    def test_the_gammas_act_on_few_tokens(self, n, different):
+        x = few_tokens(n, different)
+        moved = {}
+        for literal in (False, True):
+            net = attention("unrolled", k=2, m=8, literal=literal)
+            before = net(x)
+            with torch.no_grad():
+                net.upsilon1.fill_(0.3)
+                net.upsilon2.fill_(0.3)
+            moved[literal] = float((net(x) - before).detach().abs().max())
+        assert moved[False] < 1e-9
+        assert moved[True] > 1e-2
+
+    @pytest.mark.parametrize(("n", "different", "m"), [(5, 5, 5), (12, 3, 8), (14, 14, 6)])
+    def test_it_is_the_papers_recurrence(self, n, different, m):
+        net = attention("unrolled", k=2, m=m, literal=True, init=0.3, bias=False)
+        with torch.no_grad():
+            net.upsilon1.copy_(0.3 + 0.1 * draw(m, seed=3))
+            for weight in (net.value.weight, net.out.weight):
+                weight.copy_(torch.eye(8))
+        x = few_tokens(n, different)
+        y, points = net(x).detach(), net.graph(x).points.detach()
+        for i in range(2):
+            truth = projected(points[i], x[i], 2, m, *(g.detach() for g in vars(net.relaxation).values()))
+            torch.testing.assert_close(y[i], truth, rtol=0, atol=1e-7)
+
+    @pytest.mark.parametrize("band", BANDS)
+    @pytest.mark.parametrize(("n", "different", "m"), [(5, 5, 8), (30, 9, 20), (30, 30, 12)])
+    def test_with_neutral_gammas_it_is_classical_lanczos_of_m_steps(self, n, different, m, band):
+        x = few_tokens(n, different)
+        nets = [attention(name, m=m, literal=True, **BANDS[band]) for name in ("lanczos", "unrolled")]
+        with torch.no_grad():
+            nets[1].upsilon1.zero_(), nets[1].upsilon2.zero_()
+        torch.testing.assert_close(nets[1](x), nets[0](x), rtol=0, atol=1e-9)
+        graph, v = nets[0].graph(x), nets[0].value(x)
+        theta, U, _ = ritz(lanczos(graph.laplacian(), start_block(graph, 1), m, reorthogonalize=True), min(m, n))
+        kept = theta <= 0.4 if band == "cutoff" else torch.arange(min(m, n)).expand_as(theta) < 3
+        U = U * kept[:, None, :]
+        torch.testing.assert_close(nets[0](x), nets[0].out(U @ (U.mT @ v)), rtol=0, atol=1e-8)
+
+    @pytest.mark.parametrize("gradient", ["basis", "recurrence"])
+    @pytest.mark.parametrize("band", BANDS)
+    def test_padding_does_not_exist_and_gradients_are_finite(self, band, gradient):
+        net = attention("unrolled", m=8, literal=True, init=0.1, gradient=gradient, **BANDS[band])
+        x, padding = few_tokens(12, 4).requires_grad_(), padding_mask(12, 7, n=12)
+        y = net(x, key_padding_mask=padding)
+        torch.testing.assert_close(y[1, :7], net(x[1:, :7])[0], rtol=0, atol=1e-8)
+        y.square().sum().backward()
+        for name, parameter in [*net.named_parameters(), ("tokens", x)]:
+            assert parameter.grad.isfinite().all(), name
+        assert net.upsilon1.grad.abs().max() > 0
+        assert x.grad[1, 7:].abs().max() == 0
+
+    def test_other_filters_have_none(self):
+        with pytest.raises(InputError, match="literal=True is for 'unrolled' and 'lanczos', got filter='block'"):
+            attention("block", literal=True)
+
+
 class TestModule:
     @pytest.mark.parametrize("filter", FILTERS)
     def test_evaluation_is_deterministic_whatever_the_batch(self, filter):
@@ -204,6 +291,98 @@ class TestModule:
             net(draw(2, 9, 8), graph_features=draw(2, 8, 8))
         with pytest.raises(InputError, match="key_padding_mask must be"):
             net(draw(2, 9, 8), key_padding_mask=torch.zeros(9, 2, dtype=torch.bool))
+
+
+def backward(net, x, **options):
+    """The answer to x, and every gradient of a linear function of it by name."""
+    net.zero_grad()
+    x = x.clone().requires_grad_()
+    y = net(x, **options)
+    (draw(*y.shape, seed=7).to(y) * y).sum().backward()
+    gradients = {name: p.grad for name, p in [*net.named_parameters(), ("tokens", x)] if p.grad is not None}
+    return y.detach(), gradients
+
+
+def assert_finite(y, gradients):
+    for name, values in {"answer": y, **gradients}.items():
+        assert values.isfinite().all(), name
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+class TestHardTokens:
+    def single(self, filter, **options):
+        return attention(filter, **{"k": 2, **options}).float()
+
+    @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+    def test_what_is_not_a_number_is_refused(self, filter, bad):
+        x = draw(2, 9, 8, dtype=torch.float32)
+        features = x.clone()
+        features[0, 3, 1] = bad
+        with pytest.raises(InputError, match="tokens must be finite, got 1 NaN or infinite"):
+            self.single(filter)(features)
+        with pytest.raises(InputError, match="tokens of a graph must be finite"):
+            self.single(filter)(x, graph_features=features)
+
+    @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+    def test_nothing_at_padding_reaches_a_token_or_a_parameter(self, filter, bad):
+        x, padding = draw(2, 9, 8, dtype=torch.float32), padding_mask(9, 6, n=9)
+        truth = backward(self.single(filter), x.masked_fill(padding[..., None], 0), key_padding_mask=padding)
+        found = backward(self.single(filter), x.masked_fill(padding[..., None], bad), key_padding_mask=padding)
+        torch.testing.assert_close(found, truth, rtol=0, atol=0)
+        assert_finite(*found)
+
+    @pytest.mark.parametrize("other", [torch.int64, torch.bool, torch.float16, torch.complex64, F64])
+    def test_another_dtype_is_refused_in_words(self, filter, other):
+        x = draw(2, 9, 8, dtype=torch.float32)
+        with pytest.raises(InputError, match=f"tokens must .*, got {other}"):
+            self.single(filter)(x.to(other))
+        with pytest.raises(InputError, match=f"graph_features must .*, got {other}"):
+            self.single(filter)(x, graph_features=x.to(other))
+
+    @pytest.mark.parametrize("size", [2.0**-100, 2.0**66])
+    def test_the_first_tokens_may_have_any_size(self, filter, size):
+        x = draw(2, 9, 8, dtype=torch.float32)
+        y, _ = backward(self.single(filter, bias=False), x)
+        scaled, gradients = backward(self.single(filter, bias=False), size * x)
+        torch.testing.assert_close(scaled / size, y, rtol=0, atol=1e-5 * float(y.abs().max()))
+        assert_finite(scaled, gradients)
+
+    @pytest.mark.parametrize("tokens", ["all", "one", "equal"])
+    def test_tokens_may_outgrow_the_first_ones(self, filter, tokens):
+        net, x = self.single(filter), draw(2, 9, 8, dtype=torch.float32)
+        net(x)
+        if tokens == "equal":
+            x[:, 1] = x[:, 0]
+        x[:, : 1 if tokens == "one" else 9] *= 1e20
+        assert_finite(*backward(net, x))
+
+    def test_tokens_whose_gradients_would_overflow_are_refused(self, filter):
+        with pytest.raises(InputError, match=r"tokens must be at most 1.3e\+23, got .*: divide them"):
+            self.single(filter)(1e37 * draw(2, 9, 8, dtype=torch.float32))
+
+    def test_halves_under_autocast(self, filter):
+        x = draw(2, 9, 8, dtype=torch.float32).bfloat16()
+        truth = self.single(filter)(x.float())
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y, gradients = backward(self.single(filter), x)
+            learned = self.single(filter)(x, graph_features=x)
+        assert torch.equal(y, truth)
+        assert torch.equal(learned, truth)
+        assert gradients["tokens"].dtype == torch.bfloat16
+        assert_finite(y, gradients)
+
+    def test_parameters_that_have_diverged_are_named(self, filter):
+        net, x = self.single(filter), draw(2, 9, 8, dtype=torch.float32)
+        names = {"graph.R": "parameters have diverged", "graph.features.weight": "parameters have diverged"}
+        if filter == "unrolled":
+            names["upsilon1"] = "the learned upsilon must be finite"
+        for name, message in names.items():
+            with torch.no_grad():
+                net.get_parameter(name)[0] = torch.nan
+            with pytest.raises(InputError, match=message):
+                net(x)
+            with torch.no_grad():
+                net.get_parameter(name)[0] = 1
 
 
 STARTS = {

@@ -137,3 +137,31 @@ class TestScale:
         assert torch.equal(other.scale, learn.scale)
         other.load_state_dict(learner().state_dict())  # of one that has seen nothing
         assert torch.isfinite(other(draw(2, 4, 6)).points).all()
+
+    @pytest.mark.parametrize("size", [2.0**-100, 2.0**66])
+    def test_it_is_set_for_tokens_of_any_size(self, size):
+        x = draw(2, 9, 6, dtype=torch.float32)
+        graphs = []
+        for factor in (1.0, size):
+            torch.manual_seed(0)
+            graphs.append(GraphLearning(6, 3, num_graphs=2, distance=4.0)(factor * x))
+        torch.testing.assert_close(graphs[1].points, graphs[0].points)
+
+    def test_what_is_at_padding_does_not_count(self):
+        x, mask = draw(2, 9, 6), torch.arange(9) < torch.tensor([9, 5])[:, None]
+        found = []
+        for fill in (0.0, torch.nan):
+            torch.manual_seed(0)
+            learn = GraphLearning(6, 3).double()
+            W = learn(x.masked_fill(~mask[..., None], fill), mask).weights()
+            W.sum().backward()
+            found.append((W, learn.features.weight.grad, learn.R.grad))
+        torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)
+
+    def test_autocast_does_not_reach_it(self):
+        x = draw(2, 9, 6, dtype=torch.float32)
+        learn = GraphLearning(6, 3)
+        W = learn(x).weights()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            torch.testing.assert_close(learn(x).weights(), W)
+            assert learn(x.bfloat16()).points.dtype == torch.float32

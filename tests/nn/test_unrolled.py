@@ -8,7 +8,7 @@ import krylow as kl
 from krylow import InputError
 from krylow.certify import Status
 from krylow.extract import ritz
-from krylow.nn import GaussianProbe, InversePolynomialProbe, UnrolledLanczos
+from krylow.nn import GaussianProbe, InversePolynomialProbe, RootProbe, UnrolledLanczos
 from krylow.operators import DenseOperator, FunctionOperator
 from krylow.refine.lanczos import lanczos
 from krylow.testing import (
@@ -311,3 +311,53 @@ def test_compiled_network_is_the_eager_one():
     torch._dynamo.reset()
     compiled = torch.compile(lambda matrix: net(DenseOperator(matrix), z=z).basis, backend="aot_eager")
     torch.testing.assert_close(projector(compiled(L)), projector(net(L, z=z).basis), rtol=0, atol=1e-9)
+
+
+SCALED = {
+    "inverse polynomial": InversePolynomialProbe,
+    "gaussian": GaussianProbe,
+    "conjugate gradients": lambda: InversePolynomialProbe(solver="cg"),
+    "roots": lambda: RootProbe(3),
+}
+
+
+def answer_and_gradients(W, probe, kind="combinatorial", **options):
+    """Return the projector, the Ritz values, and the gradients of a function of the first for parameters and W."""
+    torch.manual_seed(0)
+    net = UnrolledLanczos(3, 8, probe=probe(), **options).to(W.dtype)
+    W = W.clone().requires_grad_()
+    sub = net(kl.laplacian(W, kind))
+    P = projector(sub.basis)
+    (randn(*P.shape, seed=5).to(P) * P).sum().backward()
+    parameters = [p.grad for p in net.parameters() if p.grad is not None]
+    return P.detach(), sub.ritz_values.detach(), W.grad, parameters
+
+
+@pytest.mark.parametrize("exponent", [-100, 100])
+@pytest.mark.parametrize("reorthogonalize", [False, True])
+@pytest.mark.parametrize("name", SCALED)
+def test_the_unit_of_the_weights_does_not_matter(name, reorthogonalize, exponent):
+    W = randn(2, 12, 12).float().abs() * (randn(2, 12, 12, seed=1) > 0)
+    W = W.triu(1) + W.triu(1).mT
+    unit = 2.0**exponent
+    P, theta, grad, parameters = answer_and_gradients(W, SCALED[name], reorthogonalize=reorthogonalize)
+    found = answer_and_gradients(unit * W, SCALED[name], reorthogonalize=reorthogonalize)
+    truth = (P, theta, grad, parameters)
+    torch.testing.assert_close((found[0], found[1] / unit, found[2] * unit, found[3]), truth, rtol=1e-3, atol=1e-4)
+
+
+def test_graphs_of_a_batch_may_have_units_of_their_own():
+    W = randn(3, 12, 12).float().abs().triu(1)
+    W = W + W.mT
+    units = torch.tensor([1.0, 2.0**-100, 2.0**90])[:, None, None]
+    truth, found = (answer_and_gradients(unit * W, InversePolynomialProbe) for unit in (torch.ones_like(units), units))
+    scaled = (found[0], found[1] / units[..., 0], found[2] * units, found[3])
+    torch.testing.assert_close(scaled, truth, rtol=1e-3, atol=1e-4)
+
+
+def test_the_unit_of_the_weights_of_a_normalized_laplacian_does_not_matter():
+    W = randn(12, 12).float().abs().triu(1)
+    W = W + W.mT
+    unit = 2.0**-100
+    truth, found = (answer_and_gradients(w, InversePolynomialProbe, kind="normalized") for w in (W, unit * W))
+    torch.testing.assert_close((*found[:2], found[2] * unit, found[3]), truth, rtol=1e-3, atol=1e-4)

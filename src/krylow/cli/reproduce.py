@@ -77,7 +77,9 @@ def table1(
 @reproduce.command("table2")
 def table2(
     data: Annotated[str, typer.Option(help="mrpc, qnli, synthetic, or all.")] = "mrpc",
-    protocol: Annotated[str, typer.Option(help="A (the paper's), B (tuned), all (both), R (one recipe).")] = "all",
+    protocol: Annotated[
+        str, typer.Option(help="A (the paper's), B (tuned), all (both), R (one recipe), L (B with the literal filter).")
+    ] = "all",
     seeds: Annotated[int, typer.Option(help="How many seeds, counted from 0.", min=1)] = 5,
     out: Annotated[Path, typer.Option(help="Where records and logs go; what is there is not done again.")] = Path(
         "runs/table2"

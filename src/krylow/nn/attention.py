@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from krylow import _checks
 from krylow._checks import InputError
-from krylow.nn.graph_learning import GraphLearning, TokenGraph
+from krylow.nn.graph_learning import GraphLearning, TokenGraph, without_padding
 from krylow.nn.probes import Probe
 from krylow.nn.token_filters import (
     Band,
@@ -75,8 +75,12 @@ class LowPassAttention(nn.Module):
     merge_equal
         For the basis methods on normalized Laplacians: whether equal tokens are merged. The differences of equal tokens
         have the highest frequency, 1, many times over, of which a Krylov space finds one; merged they are dropped
-        exactly and cost no basis vectors. Their gradient is that of moving equal tokens together. False: as in the
-        paper.
+        exactly and cost no basis vectors. Their gradient is that of moving equal tokens together. False: they are not,
+        but where the space is full all the same its exact Ritz vectors are taken, and the gammas do nothing.
+    literal
+        For "unrolled" and "lanczos": the filter as the paper writes it. Nothing is merged, the recurrence makes m
+        steps, or as many as there are tokens, whether or not its space is full before, the gammas act in every step,
+        and the values are projected on the kept Ritz vectors, whatever the unseen frequencies are.
     gradient
         "basis": that of f(L) for the graph, with the Krylov basis held constant and the unseen part of the spectrum at
         its mean; that of the numbers computed for the gammas and the probe. "recurrence": the latter for all, through
@@ -119,6 +123,7 @@ class LowPassAttention(nn.Module):
         probe: Probe | None = None,
         probe_steps: int = 10,
         merge_equal: bool = True,
+        literal: bool = False,
         gradient: str = "basis",
         init: float = 0.01,
         bias: bool = True,
@@ -138,6 +143,7 @@ class LowPassAttention(nn.Module):
         self.probe = probe
         self.probe_steps = _checks.count(probe_steps, "probe_steps", 0)
         self.merge_equal = merge_equal
+        self.literal = self._checked_literal(literal)
         self.gradient = self._checked_gradient(gradient)
         self.graph = GraphLearning(
             embed_dim, feature_dim, num_graphs=num_heads if graph_per_head else 1, kind=kind, distance=distance
@@ -153,6 +159,7 @@ class LowPassAttention(nn.Module):
         """The gammas ``(m,)``, at most and at least 1; None for the other filters."""
         if self.filter != "unrolled":
             return None
+        _checks.finite(torch.cat([self.upsilon1, self.upsilon2]), "the learned upsilon")
         return Relaxation(1 - self.upsilon1.square(), 1 + self.upsilon2.square())
 
     def forward(
@@ -178,7 +185,9 @@ class LowPassAttention(nn.Module):
             Source of the random start. None: a fixed one.
         """
         features = x if graph_features is None else graph_features
-        self._check_tokens(x, features)
+        self._check_shapes(x, features)
+        x = _checks.tokens(x, self.value.weight.dtype, "tokens")
+        features = x if graph_features is None else _checks.tokens(features, x.dtype, "graph_features")
         with torch.autocast(x.device.type, enabled=False):  # eigenvectors need more digits than half precision has
             return self._oriented(x, features, key_padding_mask, generator)
 
@@ -195,6 +204,7 @@ class LowPassAttention(nn.Module):
         return y if self.batch_first else y.transpose(0, 1)
 
     def _attend(self, x: Tensor, features: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
+        x = _checks.token_size(without_padding(x, mask), "tokens")
         graph = self.graph(features, mask)
         v = self.value(x)
         if mask is not None:
@@ -224,6 +234,7 @@ class LowPassAttention(nn.Module):
             probe=self.probe,
             probe_steps=0 if self.probe is None else self.probe_steps,
             merge_equal=self.merge_equal,
+            literal=self.literal,
             through_recurrence=self.gradient == "recurrence",
             generator=generator,
         )
@@ -247,9 +258,12 @@ class LowPassAttention(nn.Module):
             raise InputError(f"gradient='recurrence' is for 'unrolled' and 'lanczos', got filter={self.filter!r}.")
         return gradient
 
-    def _check_tokens(self, x: Tensor, features: Tensor) -> None:
-        _checks.floating(x, "tokens")
-        _checks.floating(features, "graph_features")
+    def _checked_literal(self, literal: bool) -> bool:
+        if literal and self.filter not in ("unrolled", "lanczos"):
+            raise InputError(f"literal=True is for 'unrolled' and 'lanczos', got filter={self.filter!r}: leave it out.")
+        return bool(literal)
+
+    def _check_shapes(self, x: Tensor, features: Tensor) -> None:
         if x.ndim not in (2, 3) or x.shape[-1] != self.embed_dim:
             raise InputError(f"tokens must be (batch, n, {self.embed_dim}), got shape {tuple(x.shape)}.")
         if x.numel() == 0:
@@ -262,7 +276,8 @@ class LowPassAttention(nn.Module):
     def extra_repr(self) -> str:
         """Return the filter and what it keeps."""
         kept = f"cutoff={self.band.cutoff}" if self.band.k is None else f"k={self.band.k}"
-        return f"{self.embed_dim}, {self.num_heads}, filter={self.filter!r}, {kept}, m={self.m}"
+        literal = ", literal=True" if self.literal else ""
+        return f"{self.embed_dim}, {self.num_heads}, filter={self.filter!r}, {kept}, m={self.m}{literal}"
 
 
 def _real(key_padding_mask: Tensor | None, shape: tuple[int, int]) -> Tensor | None:

@@ -16,9 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from krylow import _checks
+from krylow._checks import InputError
 from krylow.operators import DenseOperator
 
 KINDS = ("combinatorial", "normalized")
+#: Points that differ by rounding alone have no weight beyond a size of this over eps: e^-4096.
+ROUNDED_DISTANCE = 64
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,8 @@ class TokenGraph:
 
     def weights(self) -> Tensor:
         """Return $w_{ij}$, ``(*batch, n, n)``: ones on the diagonal, zeros in rows and columns of padding."""
-        W = kernel(self.points)
+        with torch.autocast(self.points.device.type, enabled=False):
+            W = kernel(self.points)
         if self.mask is None:
             return W
         return W * (self.mask[..., :, None] & self.mask[..., None, :])
@@ -81,8 +85,9 @@ def kernel(points: Tensor, out: Tensor | None = None) -> Tensor:
     r"""Return $e^{-\|g_i - g_j\|^2}$, ``(*batch, n, n)``, by one product of matrices.
 
     $-\|g_i - g_j\|^2 = (2 g_i, -\|g_i\|^2, -1) \cdot (g_j, 1, \|g_j\|^2)$. Rounding may leave it slightly positive
-    where two points meet; it is cut off at zero. A weight below eps is rounding beside a token's own weight of 1, and
-    taken as 0: isolated tokens are isolated, and nothing is ever denormal.
+    where two points meet; it is cut off at zero, and is zero from a point to itself whatever its norm. A weight below
+    eps is rounding beside a token's own weight of 1, and taken as 0: isolated tokens are isolated, and nothing is ever
+    denormal.
 
     Parameters
     ----------
@@ -95,9 +100,11 @@ def kernel(points: Tensor, out: Tensor | None = None) -> Tensor:
     one = torch.ones_like(square)
     left, right = torch.cat([2 * points, -square, -one], -1), torch.cat([points, one, square], -1)
     eps = torch.finfo(points.dtype).eps
+    exponent = left @ right.mT if out is None else torch.bmm(left, right.mT, out=out)
+    exponent.diagonal(dim1=-2, dim2=-1).zero_()
     if out is None:
-        return nn.functional.threshold(torch.exp((left @ right.mT).clamp(max=0)), eps, 0.0)
-    return torch.threshold_(torch.bmm(left, right.mT, out=out).clamp_(max=0).exp_(), eps, 0.0)
+        return nn.functional.threshold(torch.exp(exponent.clamp(max=0)), eps, 0.0)
+    return torch.threshold_(exponent.clamp_(max=0).exp_(), eps, 0.0)
 
 
 def inverse_root(degree: Tensor) -> Tensor:
@@ -171,11 +178,17 @@ class GraphLearning(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> TokenGraph:
         """Return the graph over the tokens ``x``; ``mask`` ``(*batch, n)`` is False for padding."""
+        x = _checks.tokens(x, self.R.dtype, "the tokens of a graph")
+        x = _checks.token_size(without_padding(x, mask), "the tokens of a graph")
+        with torch.autocast(x.device.type, enabled=False):  # distances need more digits than half precision has
+            return self._graph(x, mask)
+
+    def _graph(self, x: Tensor, mask: Tensor | None) -> TokenGraph:
         f = self.features(x).unflatten(-1, (self.num_graphs, self.feature_dim)).transpose(-3, -2)
         g = f @ self.R.mT  # (*batch, num_graphs, n, D)
         if mask is not None:
             mask = mask[..., None, :].expand(g.shape[:-1])
-        g = _centred(g, mask) * self._scale(g, mask)
+        g = _representable(_centred(g, mask) * self._scale(g, mask))
         if self.num_graphs == 1:
             g, mask = g[..., 0, :, :], None if mask is None else mask[..., 0, :]
         return TokenGraph(g, mask, self.kind)
@@ -186,10 +199,10 @@ class GraphLearning(nn.Module):
             return self.scale
         if bool(self.scale.isnan().any()):
             with torch.no_grad():
-                mean = _mean_distance(g, mask)
-                if not bool((mean > 0).all()):  # identical tokens say nothing about the scale: wait for others
+                scale = _scale_to(self.distance, _centred(g, mask), mask)
+                if not bool(scale.isfinite().all()):  # identical tokens say nothing about the scale: wait for others
                     return torch.ones_like(self.scale)
-                self.scale.copy_((self.distance / mean).sqrt()[:, None, None])
+                self.scale.copy_(scale[:, None, None])
         self._set = True
         return self.scale
 
@@ -203,6 +216,11 @@ class GraphLearning(nn.Module):
         return f"{sizes}, kind={self.kind!r}, distance={self.distance}"
 
 
+def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Return x ``(*batch, n, c)`` with zeros at padding, whatever is there: 0 times NaN would be NaN."""
+    return x if mask is None else x.masked_fill(~mask[..., None], 0)
+
+
 def _centred(g: Tensor, mask: Tensor | None) -> Tensor:
     """Return the points about their mean, which changes no distance and keeps rounding small."""
     if mask is None:
@@ -211,14 +229,43 @@ def _centred(g: Tensor, mask: Tensor | None) -> Tensor:
     return (g - (g * real).sum(-2, keepdim=True) / real.sum(-2, keepdim=True).clamp(min=1)) * real
 
 
+def _representable(g: Tensor) -> Tensor:
+    """Return the points of graphs, those of a graph divided by a power of 2 where they are larger than they need be.
+
+    Beyond the limit rounding leaves distances of 0 or without any weight, and so it does after the division: the graph
+    is the same, and neither squares nor gradients overflow.
+    """
+    limit = ROUNDED_DISTANCE / torch.finfo(g.dtype).eps
+    largest = g.detach().abs().amax((-2, -1), keepdim=True)
+    if bool((largest <= limit).all()):
+        return g
+    if not bool(largest.isfinite().all()):
+        raise InputError(
+            "the points of a learned graph must be finite, got NaN or inf from finite tokens: the graph's parameters "
+            "have diverged, or the tokens outgrew its scale. Clip gradients, or put an nn.LayerNorm before."
+        )
+    return g * torch.exp2(-(largest / limit).log2().ceil().clamp(min=0))
+
+
+def _scale_to(distance: float, g: Tensor, mask: Tensor | None) -> Tensor:
+    """Return what makes this the mean squared distance of centred points, ``(num_graphs,)``; inf where there is none.
+
+    Squares are those of points divided by a power of 2 near the largest, so that none of them over- or underflows.
+    """
+    largest = g.abs().amax((-2, -1))
+    largest = largest.amax(tuple(range(largest.ndim - 1))) if largest.ndim > 1 else largest
+    unit = torch.exp2(torch.where(largest > 0, largest, torch.ones_like(largest)).log2().floor())
+    return (distance / _mean_distance(g / unit[:, None, None], mask)).sqrt() / unit
+
+
 def _mean_distance(g: Tensor, mask: Tensor | None) -> Tensor:
-    r"""Return the mean squared distance over all pairs of tokens of a sequence, ``(num_graphs,)``.
+    r"""Return the mean squared distance over all pairs of centred points of a graph, ``(num_graphs,)``.
 
     $\sum_{i < j} \|g_i - g_j\|^2 = n \sum_i \|g_i - \bar g\|^2$: no pairs are visited.
     """
     size = torch.full(g.shape[:-2], float(g.shape[-2])) if mask is None else mask.sum(-1).to(g.dtype)
     size = size.to(g)
-    total = size * _centred(g, mask).square().sum((-2, -1))  # (*batch, num_graphs)
+    total = size * g.square().sum((-2, -1))  # (*batch, num_graphs)
     pairs = size * (size - 1) / 2
     axes = tuple(range(total.ndim - 1))
     return (total.sum(axes) / pairs.sum(axes).clamp(min=1)) if axes else total / pairs.clamp(min=1)

@@ -14,7 +14,13 @@ from krylow.start.probe import inverse_polynomial, learned_inverse, learned_resp
 
 
 class Probe(nn.Module):
-    """A start: ``probe(L, z)`` returns the first Lanczos vector ``(*batch, n, 1)`` from a random one of that shape."""
+    """A start: ``probe(L, z)`` returns the first Lanczos vector ``(*batch, n, 1)`` from a random one of that shape.
+
+    ``scale_invariant`` says that the start of c L is that of L, for any number c > 0. A probe that does not say so is
+    always given the operator as it is.
+    """
+
+    scale_invariant: bool = False
 
     @abstractmethod
     def forward(self, L: Operator, z: Tensor) -> Tensor:
@@ -39,6 +45,8 @@ NEAR_ZERO = -6.0
 
 class GaussianProbe(Probe):
     """The random vector itself: no parameters, no products."""
+
+    scale_invariant = True
 
     def forward(self, L: Operator, z: Tensor) -> Tensor:
         """Return z as it is; the recurrence normalises it."""
@@ -84,6 +92,7 @@ class InversePolynomialProbe(Probe):
         self.cg_steps = _checks.count(cg_steps, "cg_steps")
         self.solver = _checks.choice(solver, ("krylov", "cg", "learned_cg"), "solver")
         self.scaled = bool(scaled)
+        self.scale_invariant = self.scaled
         if self.solver == "learned_cg":
             self.b = nn.Parameter(torch.zeros(self.power, self.degree))
             self.step = nn.Parameter(torch.full((self.power, self.cg_steps), NEAR_ZERO))

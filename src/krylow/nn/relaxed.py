@@ -22,10 +22,12 @@ from torch.autograd.function import once_differentiable
 
 from krylow.nn import relaxed_kernels
 from krylow.operators.compiled import compiled
-from krylow.refine.lanczos import BREAKDOWN_EPS, Krylov
+from krylow.refine.lanczos import BREAKDOWN_EPS, NOISE_EPS, Krylov
 
 
-def relaxed_recurrence(A: Tensor, start: Tensor, gamma1: Tensor, gamma2: Tensor, live: Tensor) -> Krylov:
+def relaxed_recurrence(
+    A: Tensor, start: Tensor, gamma1: Tensor, gamma2: Tensor, live: Tensor, *, longest: Tensor | None = None
+) -> Krylov:
     """Return m relaxed steps on ``A``.
 
     Parameters
@@ -39,25 +41,30 @@ def relaxed_recurrence(A: Tensor, start: Tensor, gamma1: Tensor, gamma2: Tensor,
     live
         ``(batch, s)`` booleans, False for rows and columns of A that only fill it up. The relaxed recurrence does not
         end by itself where the space closes: it is ended after as many steps as rows live.
+    longest
+        ``(batch,)``: end it after this many steps instead, or where a residual is no more than what rounding has left.
     """
+    sizes = live.sum(-1) if longest is None else torch.where(live.any(-1), longest, 0)
+    limits = _limits(A, noise=longest is not None)
     forward = compiled(relaxed_kernels.forward) if A.device.type == "cpu" else None
     recurrence = _Relaxed if forward is None else _CompiledRelaxed
-    C, alpha, beta, steps = recurrence.apply(A, start.mT, gamma1, gamma2, live.sum(-1))
+    C, alpha, beta, steps = recurrence.apply(A, start.mT, gamma1, gamma2, sizes, limits)
     return Krylov(C.mT, alpha, beta, torch.zeros_like(C[:, :1]).mT, steps, gamma1, gamma2)
 
 
 class _Relaxed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, A: Tensor, start: Tensor, gamma1: Tensor, gamma2: Tensor, sizes: Tensor
+        ctx: Any, A: Tensor, start: Tensor, gamma1: Tensor, gamma2: Tensor, sizes: Tensor, limits: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         batch, s, _ = A.shape
         m = gamma1.shape[0]
-        tiny, huge = _limits(A)[..., None, None].unbind(1)
+        tiny, huge, noise = limits[..., None, None].unbind(1)
         C = A.new_zeros(batch, m, s)
         alpha, beta = A.new_zeros(batch, m, 1), A.new_zeros(batch, m, 1)
         alive = (sizes > 0)[:, None, None]
         c, c_previous, b = start, torch.zeros_like(start), A.new_zeros(batch, 1, 1)
+        smallest = torch.full_like(b, torch.inf)
         lives = [alive]
         for j in range(m):
             C[:, j : j + 1] = c
@@ -68,7 +75,8 @@ class _Relaxed(torch.autograd.Function):
                 break
             r = w - gamma1[j] * a * c - gamma2[j] * b * c_previous
             b = torch.linalg.vector_norm(r, dim=-1, keepdim=True)
-            alive = alive & (b > tiny) & (b < huge) & (j + 1 < sizes[:, None, None])
+            alive = alive & (b > tiny) & (b > noise / smallest) & (b < huge) & (j + 1 < sizes[:, None, None])
+            smallest = torch.where(alive, torch.minimum(smallest, b), smallest)
             b = torch.where(alive, b, 0)
             c_previous, c = c, torch.where(alive, r / b, 0)
             beta[:, j : j + 1] = b
@@ -108,20 +116,20 @@ class _Relaxed(torch.autograd.Function):
         grad_gamma1 = -(alpha * _dot(C, r_bars)).sum((0, 2))
         grad_gamma2 = -(beta_previous * _dot(C_previous, r_bars)).sum((0, 2))
         grad_A = torch.bmm(w_bars.mT, C)
-        return (grad_A + grad_A.mT) / 2, c_bar, grad_gamma1, grad_gamma2, None
+        return (grad_A + grad_A.mT) / 2, c_bar, grad_gamma1, grad_gamma2, None, None
 
 
 class _CompiledRelaxed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, A: Tensor, start: Tensor, gamma1: Tensor, gamma2: Tensor, sizes: Tensor
+        ctx: Any, A: Tensor, start: Tensor, gamma1: Tensor, gamma2: Tensor, sizes: Tensor, limits: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         batch, s, _ = A.shape
         m = gamma1.shape[0]
         given = [t.detach().contiguous() for t in (A, start[:, 0], gamma1, gamma2, sizes)]
         C, alpha, beta = A.new_zeros(batch, m, s), A.new_zeros(batch, m), A.new_zeros(batch, m)
         steps = torch.empty_like(sizes)
-        _call(relaxed_kernels.forward, *given, _limits(A), C, alpha, beta, steps)
+        _call(relaxed_kernels.forward, *given, limits, C, alpha, beta, steps)
         ctx.save_for_backward(given[0], given[2], given[3], C, alpha, beta, steps)
         ctx.mark_non_differentiable(steps)
         return C, alpha, beta, steps
@@ -136,7 +144,7 @@ class _CompiledRelaxed(torch.autograd.Function):
         out = [torch.zeros_like(t) for t in (A, C[:, 0], gamma1, gamma2)]
         given = (*ctx.saved_tensors, work, grad_alpha.contiguous(), grad_beta.contiguous())
         _call(relaxed_kernels.backward, *given, *out)
-        return out[0], out[1][:, None], out[2], out[3], None
+        return out[0], out[1][:, None], out[2], out[3], None, None
 
 
 def _call(kernel: Callable[..., None], *tensors: Tensor) -> None:
@@ -145,11 +153,15 @@ def _call(kernel: Callable[..., None], *tensors: Tensor) -> None:
     run(*(t.detach().numpy() for t in tensors))
 
 
-def _limits(A: Tensor) -> Tensor:
-    """Return the least and the largest residual with which the recurrence goes on, ``(batch, 2)``, as in Lanczos's."""
+def _limits(A: Tensor, *, noise: bool) -> Tensor:
+    """Return the residuals between which the recurrence goes on, as in Lanczos's, ``(batch, 3)``.
+
+    The least, the largest, and what a residual times the smallest one before must exceed: 0 without ``noise``.
+    """
     bound = A.detach().abs().sum(-1).amax(-1)
     eps = torch.finfo(A.dtype).eps
-    return torch.stack([BREAKDOWN_EPS * A.shape[-1] ** 0.5 * eps * bound, bound / eps], -1)
+    rounding = NOISE_EPS * eps * bound.square() if noise else torch.zeros_like(bound)
+    return torch.stack([BREAKDOWN_EPS * A.shape[-1] ** 0.5 * eps * bound, bound / eps, rounding], -1)
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:

@@ -15,13 +15,15 @@ def forward(
 ) -> None:
     """Fill ``C`` ``(batch, m, s)``, ``alpha``, ``beta`` ``(batch, m)``, all zero before, and ``steps`` ``(batch,)``.
 
-    ``limits`` ``(batch, 2)`` are the sizes of a residual at or below and above which the recurrence ends.
+    ``limits`` ``(batch, 3)`` are the sizes of a residual at or below and above which the recurrence ends, and that of
+    its product with the smallest one before.
     """
     batch, m, s = C.shape
     w = np.empty(s, A.dtype)
     for i in range(batch):
         C[i, 0] = start[i]
         steps[i] = min(1, sizes[i])
+        smallest = A.dtype.type(np.inf)
         for j in range(m if sizes[i] > 0 else 0):
             c = C[i, j]
             w[:] = 0
@@ -45,8 +47,9 @@ def forward(
             for e in range(s):
                 square += w[e] * w[e]
             b = np.sqrt(square)
-            if not (limits[i, 0] < b < limits[i, 1] and j + 1 < sizes[i]):
+            if not (limits[i, 0] < b < limits[i, 1] and limits[i, 2] < b * smallest and j + 1 < sizes[i]):
                 break
+            smallest = min(smallest, b)
             beta[i, j] = b
             steps[i] += 1
             for e in range(s):

@@ -79,6 +79,8 @@ class RootProbe(Probe):
             [0.7071]])
     """
 
+    scale_invariant = True
+
     def __init__(self, count: int, low: float = 0.5, high: float = 2.5) -> None:
         super().__init__()
         self.count = _checks.count(count, "count")

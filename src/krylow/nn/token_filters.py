@@ -91,13 +91,14 @@ def krylov_filter(
     probe: Probe | None = None,
     probe_steps: int = 0,
     merge_equal: bool = True,
+    literal: bool = False,
     through_recurrence: bool = False,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Return the signal filtered inside a Krylov space of the graph, ``(batch, n, c)``.
 
-    Exact for a complete basis. Costs m passes over each graph from one vector, m / b from a block of b, and one more;
-    a graph is made from its points when needed, and never kept.
+    Exact for a complete basis, unless ``literal``. Costs m passes over each graph from one vector, m / b from a block
+    of b, and one more; a graph is made from its points when needed, and never kept.
 
     Parameters
     ----------
@@ -123,15 +124,20 @@ def krylov_filter(
     merge_equal
         Whether the basis is of what equal tokens have in common, on normalized Laplacians: their differences have the
         highest frequency, 1, and are dropped without being looked for.
+    literal
+        The paper's filter, step by step: nothing is merged, the relaxed recurrence goes on for m steps (or as many as
+        there are tokens) even where the space is full, its Ritz vectors are always the ones applied, and the rest of
+        the space is always dropped.
     through_recurrence
         Whether to differentiate the basis too, on a tape; the probe then runs on L, and nothing is merged.
     generator
         Source of the random start; None: a fixed one.
     """
     signal, z = x, start_block(graph, block_size, generator=generator)
-    tokens = equal_tokens(graph)
-    merged = merge_equal and graph.kind == "normalized" and not through_recurrence and bool(tokens.repeated.any())
-    if merged:
+    tokens = None if literal else equal_tokens(graph)
+    mergeable = merge_equal and graph.kind == "normalized" and not through_recurrence
+    merged = tokens is not None and mergeable and bool(tokens.repeated.any())
+    if tokens is not None and merged:
         x, z = tokens.mean(x), tokens.mean(z)
         space = _krylov_space(graph, z, m + probe_steps, tokens)
     elif through_recurrence:
@@ -139,22 +145,29 @@ def krylov_filter(
     else:
         space = _krylov_space(graph, z, m + probe_steps, None)
     sign = torch.ones_like(space.mu)
-    if band.k is None:
+    if band.k is None and not literal:
         sign = torch.where((space.rest > 0) & (space.mu <= band.cutoff), -sign, sign)
-    keeps = None if band.k is not None else ((1 - sign) / 2)[:, None, None]  # the response to the rest, 0 or 1
+    dropped = band.k is not None or literal
+    keeps = None if dropped else ((1 - sign) / 2)[:, None, None]  # the response to the rest, 0 or 1
     A, live = sign[:, None, None] * space.H, space.live
     C = _lowest(A, live, band, sign)  # carries the graph's gradient
     B, inside = (C, A) if through_recurrence else (C.detach(), A.detach())
     if relaxation is not None:
-        relaxed = _relaxed(inside, live, band, sign, relaxation, None if through_recurrence else probe)
-        # A full space leaves nothing out, and its Ritz vectors are exact; the last relaxed residual lies in it.
-        full = tokens.different + (0 if merged else tokens.repeated) <= m
-        B = torch.where(full[:, None, None], B, nn.functional.pad(relaxed, (0, B.shape[-1] - relaxed.shape[-1])))
+        longest = _sizes(graph) if literal else None
+        relaxed = _relaxed(inside, live, band, sign, relaxation, None if through_recurrence else probe, longest)
+        relaxed = nn.functional.pad(relaxed, (0, B.shape[-1] - relaxed.shape[-1]))
+        if tokens is None:  # at exactly 1 on a full space the recurrence would go on with rounding
+            B = torch.where(_neutral(relaxation) if probe is None else B.new_zeros(1, dtype=torch.bool), B, relaxed)
+        else:  # a full space leaves nothing out, and its Ritz vectors are exact; the last relaxed residual lies in it
+            full = tokens.different + (0 if merged else tokens.repeated) <= m
+            B = torch.where(full[:, None, None], B, relaxed)
     y: Tensor
     if through_recurrence:
         y = _response(x, space.Q @ B, keeps)
     else:
-        inverse = _inverse_gaps(C.detach(), space.H.detach(), space.mu, sign) * (space.rest > 0)[:, None]
+        # Kept frequencies may lie on both sides of a rest that is dropped although it is in the band: no gap to it.
+        apart = (space.rest > 0) & ((sign < 0) | (space.mu > (band.cutoff if band.k is None else -math.inf)))
+        inverse = _inverse_gaps(C.detach(), space.H.detach(), space.mu, sign) * apart[:, None]
         y = _Project.apply(x, space.Q, B, C, space.LQ, keeps, inverse[:, None, :])
     if merged:
         n = _sizes(graph)
@@ -267,18 +280,31 @@ def _lowest(A: Tensor, live: Tensor, band: Band, sign: Tensor) -> Tensor:
     return lowest_eigenspace(lifted, A.shape[-1], count)[1]
 
 
-def _relaxed(A: Tensor, live: Tensor, band: Band, sign: Tensor, relaxation: Relaxation, probe: Probe | None) -> Tensor:
-    """Return the same of the relaxed recurrence on A."""
+def _relaxed(
+    A: Tensor,
+    live: Tensor,
+    band: Band,
+    sign: Tensor,
+    relaxation: Relaxation,
+    probe: Probe | None,
+    longest: Tensor | None = None,
+) -> Tensor:
+    """Return the same of the relaxed recurrence on A; ``longest`` as in :func:`.relaxed_recurrence`."""
     m = min(relaxation.gamma1.shape[0], A.shape[-1])
     gamma1, gamma2 = relaxation.gamma1[:m].to(A.dtype), relaxation.gamma2[:m].to(A.dtype)
     start = torch.eye(A.shape[-1], 1, dtype=A.dtype, device=A.device) * live[:, :1, None]
     if probe is not None:
         start = probe(DenseOperator(A, mask=live), start)
-    krylov = relaxed_recurrence(A, start, gamma1, gamma2, live)
+    krylov = relaxed_recurrence(A, start, gamma1, gamma2, live, longest=longest)
     S, log_d = symmetrized_matrix(krylov)
     alive = torch.arange(m, device=A.device) < krylov.steps[..., None]
     Y = _lowest(S, alive, band, sign)
     return orthonormalize(krylov.V @ (log_d.exp()[..., None] * Y))
+
+
+def _neutral(relaxation: Relaxation) -> Tensor:
+    """Say whether all gammas are 1, and the recurrence so the classical one, ``(1,)``."""
+    return torch.stack([relaxation.gamma1.detach() == 1, relaxation.gamma2.detach() == 1]).all()[None]
 
 
 def _inverse_gaps(B: Tensor, H: Tensor, mu: Tensor, sign: Tensor) -> Tensor:

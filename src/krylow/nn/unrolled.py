@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -13,13 +15,15 @@ from krylow.certify import Subspace
 from krylow.extract import ritz
 from krylow.graph import as_operator, operator_and_note
 from krylow.nn.probes import InversePolynomialProbe, Probe
-from krylow.operators import DiagonalOperator
+from krylow.operators import DiagonalOperator, Operator
 from krylow.refine.implicit_restart import implicit_restart
 from krylow.refine.lanczos import Krylov, lanczos
 from krylow.start.gaussian import gaussian
 
 #: The parametrisations of the gammas, and where each starts.
 FIRST_UPSILON = {"square": 0.01, "sigmoid": 7.0}
+#: Norms between this power of the least and of the largest number of a dtype are used as they are.
+RANGE = 0.25
 
 
 class UnrolledLanczos(nn.Module):
@@ -112,27 +116,41 @@ class UnrolledLanczos(nn.Module):
             Source of z. None: the same z at every call, so that evaluation is deterministic; pass one to train.
         """
         L = as_operator(L)
+        factor = _factor(L)
+        found = self._krylov(L, factor, z, generator)
+        if factor is None:
+            return found
+        alpha, beta = (x / factor[..., None] for x in (found.alpha, found.beta))
+        return replace(found, alpha=alpha, beta=beta, residual=found.residual / factor[..., None, None])
+
+    def _krylov(
+        self, L: Operator, factor: Tensor | None, z: Tensor | None, generator: torch.Generator | None
+    ) -> Krylov:
+        """Return the basis and coefficients of L times ``factor``; None: of L."""
+        whole, L = L, L if factor is None else _Scaled(L, factor)
         z = gaussian(L, 1, generator=generator) if z is None else z
         z = z if L.mask is None else z * L.mask[..., None]  # a padding node is no part of the graph
-        shifts = self.probe.shifts(L) if self.reorthogonalize and self.m > self.k else None
-        if shifts is not None and not isinstance(L, DiagonalOperator):  # on a diagonal the product loses nothing
-            return implicit_restart(L, z, self.k, self.m, shifts)
+        shifts = self.probe.shifts(whole) if self.reorthogonalize and self.m > self.k else None
+        if shifts is not None and not isinstance(whole, DiagonalOperator):  # on a diagonal the product loses nothing
+            return implicit_restart(L, z, self.k, self.m, shifts if factor is None else factor[..., None] * shifts)
+        start = self.probe(L if self.probe.scale_invariant else whole, z)
         if self.reorthogonalize:
-            return lanczos(L, self.probe(L, z), self.m, reorthogonalize=True)
+            return lanczos(L, start, self.m, reorthogonalize=True)
         gamma1, gamma2 = self.gamma1.to(L.dtype), self.gamma2.to(L.dtype)
-        return lanczos(L, self.probe(L, z), self.m, gamma1=gamma1, gamma2=gamma2)
+        return lanczos(L, start, self.m, gamma1=gamma1, gamma2=gamma2)
 
     def forward(self, L: Any, *, z: Tensor | None = None, generator: torch.Generator | None = None) -> Subspace:
         """Return the subspace; arguments as in :meth:`krylov`."""
         L, note = operator_and_note(L)
         steps = f"{self.m} relaxed steps from {type(self.probe).__name__}" + ("" if L.psd else _shifted(L))
+        factor = _factor(L)
         with L.counted_apart():
             products, passes = L.products, L.passes
-            theta, basis, _ = ritz(self.krylov(L, z=z, generator=generator), self.k)
+            theta, basis, _ = ritz(self._krylov(L, factor, z, generator), self.k)
             products, passes = L.products - products, L.passes - passes
         return Subspace(
             basis=basis,
-            ritz_values=theta,
+            ritz_values=theta if factor is None else theta / factor[..., None],
             operator=L,
             products=products,
             passes=passes,
@@ -156,6 +174,48 @@ class UnrolledLanczos(nn.Module):
     def extra_repr(self) -> str:
         """Return k and m."""
         return f"k={self.k}, m={self.m}"
+
+
+def _factor(L: Operator) -> Tensor | None:
+    """Return powers of 2 that bring norms near 1, ``(*batch,)``; None where all are far from under- and overflow.
+
+    The recurrence squares what it measures, and a probe multiplies norms.
+    """
+    norm, limits = L.norm_bound(), torch.finfo(L.dtype)
+    outside = ((norm < limits.tiny**RANGE) & (norm > 0)) | (norm > limits.max**RANGE)
+    if not bool(outside.any()):
+        return None
+    largest = math.floor(math.log2(limits.max)) - 1
+    exponent = torch.where(norm > 0, norm, torch.ones_like(norm)).log2().round().clamp(-largest, largest)
+    return torch.where(outside, torch.exp2(-exponent), torch.ones_like(norm))
+
+
+class _Scaled(Operator):
+    """An operator times a positive number a graph, ``(*batch,)``; its products count as those of the operator."""
+
+    def __init__(self, whole: Operator, factor: Tensor) -> None:
+        super().__init__(tuple(whole.batch_shape), whole.n, whole.dtype, whole.device, mask=whole.mask, psd=whole.psd)
+        self.whole, self.factor = whole, factor
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.whole.tensors
+
+    def _multiply(self, X: Tensor) -> Tensor:
+        return self.factor[..., None, None] * (self.whole @ X)
+
+    def diagonal(self) -> Tensor:
+        return self.factor[..., None] * self.whole.diagonal()
+
+    def gershgorin(self) -> tuple[Tensor, Tensor]:
+        low, high = self.whole.gershgorin()
+        return self.factor * low, self.factor * high
+
+    def detach(self) -> Operator:
+        return _Scaled(self.whole.detach(), self.factor)
+
+    def double(self) -> Operator:
+        return _Scaled(self.whole.double(), self.factor.double())
 
 
 def _shifted(L: Any) -> str:

@@ -137,7 +137,7 @@ def _selection(protocol: Protocol, data: str, vectors: bool, train: int) -> str:
     )
     if protocol.name == "A":
         return f"{text}; m of 15, 20, 25 by seed 0's validation rows"
-    if protocol.name == "B":
+    if protocol.name in ("B", "L"):
         first, *more = protocol.rungs_of(data)
         on = "" if first.train_rows is None else f" on {first.train_rows:,} rows"
         rungs = "".join(f", then the best {rung.candidates} with {rung.seeds} seeds" for rung in more)

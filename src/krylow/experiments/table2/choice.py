@@ -7,7 +7,16 @@ from typing import Any
 from krylow import _checks
 from krylow.data.glue import find_glue
 from krylow.data.local import VARIABLE
-from krylow.experiments.table2.plan import DATA, PROTOCOL_A, PROTOCOL_B, PROTOCOL_R, PROTOCOLS, QUICK, Protocol
+from krylow.experiments.table2.plan import (
+    DATA,
+    PROTOCOL_A,
+    PROTOCOL_B,
+    PROTOCOL_L,
+    PROTOCOL_R,
+    PROTOCOLS,
+    QUICK,
+    Protocol,
+)
 
 #: Rows of MRPC's splits in the quick look.
 QUICK_ROWS = 400
@@ -19,7 +28,7 @@ def tables(data: str, protocol: str) -> Tables:
     """Return pairs of data and protocol; "all" is allowed for either, and is A and B for the latter."""
     names = DATA if data == "all" else (_checks.choice(data, (*DATA, "all"), "data"),)
     _checks.choice(protocol, (*PROTOCOLS, "all"), "protocol")
-    every = {p.name: p for p in (PROTOCOL_A, PROTOCOL_B, PROTOCOL_R)}
+    every = {p.name: p for p in (PROTOCOL_A, PROTOCOL_B, PROTOCOL_R, PROTOCOL_L)}
     chosen = [PROTOCOL_A, PROTOCOL_B] if protocol == "all" else [every[protocol]]
     return [({"name": name}, p) for name in names for p in chosen]
 

@@ -53,7 +53,7 @@ def _mixing(setting: dict[str, Any]) -> nn.Module:
         return NoMixing(width)
     if row in ("attention", "identity"):
         return SelfAttention(width, setting["heads"], identity=row == "identity")
-    names = ("k", "cutoff", "m", "kind", "distance", "feature_dim", "merge_equal")
+    names = ("k", "cutoff", "m", "kind", "distance", "feature_dim", "merge_equal", "literal")
     options = {name: setting[name] for name in names if name in setting}
     if row == "block":
         options["block_size"] = BLOCK

@@ -17,6 +17,7 @@ PROTOCOL_NAMES = {
     "A": "the paper's protocol",
     "B": "tuned",
     "R": "one recipe, untuned",
+    "L": "tuned, the paper's literal filter",
     "quick": "quick, one setting a row",
 }
 

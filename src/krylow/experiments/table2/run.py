@@ -67,7 +67,7 @@ def reproduce(
 
 def uses_vectors(data: dict[str, Any], protocol: Protocol) -> bool:
     """Return whether pretrained word vectors are among what is tried: where they are installed, and words are words."""
-    return protocol.name == "B" and data["name"] != "synthetic" and has_glove()
+    return protocol.name in ("B", "L") and data["name"] != "synthetic" and has_glove()
 
 
 def _wanted(tables: Sequence[tuple[dict[str, Any], Protocol]], seeds: int, folder: Path) -> list[Cell]:
