@@ -11,7 +11,7 @@ from krylow.cli import app
 from krylow.cli.reproduce import _write_page
 from krylow.experiments.records import Record
 
-pytest.importorskip("plotly", reason="the report needs plotly: pip install 'krylow[report]'")
+pytest.importorskip("plotly", reason="the report needs plotly: pip install '.[report]'")
 runner = CliRunner()
 
 
@@ -100,7 +100,7 @@ def test_missing_packages_are_named(record, tmp_path, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     result = runner.invoke(app, ["report", str(record), "-o", str(tmp_path / "page.html")])
     assert result.exit_code == 2
-    assert "pip install 'krylow[report]'" in said(result)
+    assert "pip install '.[report]'" in said(result)
 
 
 def test_a_reproduction_ends_with_the_page_of_its_records(record, capsys):
@@ -114,5 +114,5 @@ def test_a_reproduction_without_the_extra_says_how_to_get_it(record, monkeypatch
     for name in [name for name in sys.modules if name.startswith("krylow.report.")]:
         monkeypatch.delitem(sys.modules, name)
     _write_page(record.parent, [record])
-    assert "pip install 'krylow[report]'" in " ".join(capsys.readouterr().out.split())
+    assert "pip install '.[report]'" in " ".join(capsys.readouterr().out.split())
     assert not (record.parent / "report.html").exists()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from krylow.cli.app import app, console, messages
+from krylow.cli.app import app, console, messages, writable
 
 
 @app.command()
@@ -31,6 +31,7 @@ def train(
 ) -> None:
     """Train one network on a family of graphs and save it. Interrupted, the same command goes on."""
     with messages():
+        writable(out)
         import torch
 
         from krylow._checks import choice

@@ -72,7 +72,8 @@ def load_family(
     Parameters
     ----------
     source
-        "sbm", the name of any TUDataset, or a folder: a ``Path``, or text with a path separator in it.
+        "sbm", the name of any TUDataset, or a folder: a ``Path``, text with a path separator in it, or the name of a
+        folder here that holds graphs.
     seed
         Decides the split, and for "sbm" the graphs too.
     n
@@ -96,7 +97,7 @@ def load_family(
     """
     generator = torch.Generator().manual_seed(seed)
     name = os.fspath(source)
-    folder = isinstance(source, os.PathLike) or "/" in name or os.sep in name
+    folder = isinstance(source, os.PathLike) or "/" in name or os.sep in name or _is_own_folder(name)
     if name != "sbm" or folder:
         for option, value in (("num_graphs", num_graphs), ("communities", communities)):
             if value is not None:
@@ -166,6 +167,12 @@ def _known() -> str:
     local = sorted(path.name for path in root.iterdir() if (path / f"{path.name}_A.txt").is_file()) if root else []
     here = f" (local: {', '.join(local)})" if local else ""
     return f"'sbm', any TUDataset by name such as 'PROTEINS' or 'ENZYMES'{here}, or a folder of graphs"
+
+
+def _is_own_folder(name: str) -> bool:
+    """Tell a folder of graphs in the working folder from the name of a family that is somewhere else."""
+    path = Path(name)
+    return name != "sbm" and path.is_dir() and any(kind_of(file) in IN_FOLDERS for file in path.iterdir())
 
 
 def _near_miss(name: str) -> None:
