@@ -25,8 +25,8 @@ ZERO_EPS = 32
 def missing_extra(module: str, package: str, extra: str) -> ImportError:
     """Return the error that says which extra is not installed, and the line that installs it.
 
-    >>> missing_extra("krylow.integrations.pyg", "torch_geometric", "pyg")
-    ImportError("krylow.integrations.pyg needs torch_geometric, which is missing: pip install '.[pyg]' in a clone of krylow")
+    >>> missing_extra("krylow.x", "torch_geometric", "pyg")
+    ImportError("krylow.x needs torch_geometric, which is missing: pip install '.[pyg]' in a clone of krylow")
     """
     return ImportError(f"{module} needs {package}, which is missing: {install_line(extra)}")
 
