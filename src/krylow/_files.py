@@ -38,6 +38,8 @@ def write_whole(path: str | os.PathLike[str], data: bytes | str) -> Path:
         ``path``.
     """
     target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file() and not target.is_dir():
+        return _write_through(target, path, data)
     try:
         remove_abandoned(target.parent)
         with _unfinished(target.parent) as (file, partial):
@@ -52,6 +54,17 @@ def write_whole(path: str | os.PathLike[str], data: bytes | str) -> Path:
             error.filename, error.filename2 = str(path), None
         raise
     _sync_folder(target.parent)
+    return Path(path)
+
+
+def _write_through(target: Path, path: str | os.PathLike[str], data: bytes | str) -> Path:
+    """Write to a device or a pipe, whose place no file may take."""
+    try:
+        with open(target, "wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     return Path(path)
 
 

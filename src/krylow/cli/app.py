@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -122,7 +122,10 @@ def no_output(error: OSError) -> SystemExit:
     _drop_stdout()
     if error.errno == errno.EPIPE:
         return SystemExit(CLOSED_PIPE)
-    errors.print(f"[red]error:[/red] cannot write to the standard output: {_one_line(error.strerror or str(error))}.")
+    with suppress(OSError):  # standard error may be as full
+        errors.print(
+            f"[red]error:[/red] cannot write to the standard output: {_one_line(error.strerror or str(error))}."
+        )
     return SystemExit(NO_OUTPUT)
 
 

@@ -82,6 +82,13 @@ AddUpOption = Annotated[
         "--add-up", help="Add up the weights of an edge that is listed several times, which else must be equal."
     ),
 ]
+MaxSizeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The most memory that reading a file may take, such as 4G. Default: 64M, or ten times the file, which may "
+        "unpack to 20 times its size."
+    ),
+]
 EXIT_CODES = (
     "Exit codes: 0 done, 2 bad input, 3 written but the error bound is above tol, 4 standard output "
     "could not be written, 130 interrupted."
@@ -108,6 +115,7 @@ class Request:
     nodes: int | None
     add_up: bool
     json: bool
+    max_size: str | None = None
 
     @property
     def to_stdout(self) -> bool:
@@ -119,6 +127,7 @@ class Request:
         from krylow import _checks
         from krylow._checks import InputError
         from krylow.data.files import SIGNALS, check_output, suffix
+        from krylow.data.limits import size_of
         from krylow.graph import KINDS
 
         if self.k is not None and self.cutoff is not None:
@@ -131,6 +140,7 @@ class Request:
         if self.kind is not None:
             _checks.choice(self.kind.replace("ised", "ized"), (*KINDS, GIVEN), "--kind")
         _checks.positive(self.tol, "--tol")
+        size_of(self.max_size, "--max-size")
         _device(self.device)
         if self.to_stdout:
             if self.json:
@@ -223,7 +233,10 @@ def read(request: Request, num_nodes: int | None) -> GraphFile:
     from krylow.data.files import read_graph
 
     return read_graph(
-        request.graph, num_nodes=num_nodes if request.nodes is None else request.nodes, add_up=request.add_up
+        request.graph,
+        num_nodes=num_nodes if request.nodes is None else request.nodes,
+        add_up=request.add_up,
+        max_size=request.max_size,
     )
 
 

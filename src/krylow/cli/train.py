@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from krylow.cli.app import app, console, messages, writable
+from krylow.cli.solving import MaxSizeOption
 
 
 @app.command()
@@ -28,6 +29,7 @@ def train(
     batch_size: Annotated[int, typer.Option(min=1)] = 4,
     seed: Annotated[int, typer.Option(help="Of the graphs, the split and all random vectors.")] = 0,
     out: Annotated[Path, typer.Option(help="Where state, curves and network go.")] = Path("runs/train"),
+    max_size: MaxSizeOption = None,
 ) -> None:
     """Train one network on a family of graphs and save it. Interrupted, the same command goes on."""
     with messages():
@@ -49,7 +51,7 @@ def train(
         start = starts[choice(probe, tuple(starts), "probe")]()
         rooted = probe == "roots"  # a well filtered start needs reorthogonalised steps, and those have no gammas
         net = UnrolledLanczos(k, m, start, init=0.0 if rooted else 0.03, reorthogonalize=rooted).double()
-        family = load_family(data, seed=seed, dtype=torch.float64)
+        family = load_family(data, seed=seed, dtype=torch.float64, max_size=max_size)
         recipe = Recipe(loss=loss, epochs=epochs, batch_size=batch_size)
         trained = train_network(net, family, recipe, lr=lr, weight=weight, seed=seed, folder=out, progress=True)
         console.print_json(data=trained.card)

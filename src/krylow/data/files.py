@@ -111,7 +111,7 @@ def read_graph(
         return _from_edges(parse_edge_list(text, what, limit), num_nodes, what, add_up)
     if kind == ".graphml":
         return _from_graphml(content, what, add_up, limit)
-    return GraphFile(_symmetric(_matrix(kind, content, what, limit), what))
+    return GraphFile(_summable(_symmetric(_matrix(kind, content, what, limit), what), what))
 
 
 def read_signals(path: str | os.PathLike[str], *, max_size: int | str | None = None) -> Table:
@@ -259,6 +259,8 @@ def check_output(path: str | os.PathLike[str]) -> None:
         raise InputError(f"the output must be a file, got the folder {str(path)!r}.")
     if not target.parent.is_dir():
         raise InputError(f"the output must go to a folder that exists, got {str(path)!r}: make {target.parent} first.")
+    if target.exists() and not target.is_file():  # a device or a pipe: nothing is written beside it
+        return
     try:
         _files.check_folder(target.parent)
     except OSError as error:
@@ -354,10 +356,26 @@ def _matrix(kind: str, content: bytes, what: str, limit: Limit) -> Any:
     W = _stumbling(
         lambda _: scipy.sparse.csr_array(W, dtype=np.float32 if single else np.float64), content, what, wanted
     )
+    return _finite(W, what)
+
+
+def _finite(W: Any, what: str) -> Any:
     W.sum_duplicates()
     if not np.isfinite(W.data).all():
         bad = int((~np.isfinite(W.data)).sum())
         raise InputError(f"{what} must have finite weights, got {bad} that are NaN or infinite: drop or replace them.")
+    return W
+
+
+def _summable(W: Any, what: str) -> Any:
+    """Refuse finite weights whose sum at a node is not: there would be no degree."""
+    if _largest(W.data) > np.finfo(W.dtype).max / W.shape[0]:
+        with np.errstate(over="ignore"):
+            bad = int((~np.isfinite(abs(W).sum(axis=1))).sum())
+        if bad:
+            raise InputError(
+                f"{what} must have weights with a finite sum at every node, got {bad} where it is infinite: scale them down."
+            )
     return W
 
 
@@ -392,7 +410,7 @@ def _from_edges(edges: Edges, num_nodes: int | None, what: str, add_up: bool) ->
         rows, numbers = edges.ends, np.array(edges.names)
     weights = edges.weights
     del edges  # its numbers are as large as the rows
-    return GraphFile(adjacency(rows, weights, len(numbers), what, add_up=add_up), numbers)
+    return GraphFile(_summable(adjacency(rows, weights, len(numbers), what, add_up=add_up), what), numbers)
 
 
 def _from_graphml(content: bytes, what: str, add_up: bool, limit: Limit) -> GraphFile:
@@ -405,5 +423,7 @@ def _from_graphml(content: bytes, what: str, add_up: bool, limit: Limit) -> Grap
     ends = np.array([graph.nodes[end] for pair in graph.ends for end in pair], dtype=np.int64).reshape(-1, 2).T
     weights = np.array(graph.weights, dtype=np.float64)
     if graph.directed:  # then both directions have to be there
-        return GraphFile(_symmetric(scipy.sparse.csr_array((weights, tuple(ends)), shape=(n, n)), what), nodes)
-    return GraphFile(adjacency(ends, weights, n, what, add_up=add_up), nodes)
+        W = _symmetric(_finite(scipy.sparse.csr_array((weights, tuple(ends)), shape=(n, n)), what), what)
+    else:
+        W = adjacency(ends, weights, n, what, add_up=add_up)
+    return GraphFile(_summable(W, what), nodes)
