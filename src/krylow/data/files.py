@@ -374,7 +374,8 @@ def _summable(W: Any, what: str) -> Any:
             bad = int((~np.isfinite(abs(W).sum(axis=1))).sum())
         if bad:
             raise InputError(
-                f"{what} must have weights with a finite sum at every node, got {bad} where it is infinite: scale them down."
+                f"{what} must have weights with a finite sum at every node, "
+                f"got {bad} where it is infinite: scale them down."
             )
     return W
 
