@@ -7,13 +7,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.krylow-setup
 # What the tests and the reproduction need. `cluster` (ray) is large and left to those who want it.
-EXTRAS ?= cli,train,sklearn,pyg,report,large,nlp,dev
+EXTRAS ?= train,sklearn,pyg,report,large,nlp,dev
 WORKERS ?= 2
 CODE := $(wildcard src tests benchmarks examples)
 # One thread a worker: the workers are the parallelism, and sums do not depend on the machine's core count.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help setup lint test test-slow reproduce bench docs format clean
+.PHONY: help setup lint test test-slow test-lowest reproduce bench docs format clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -37,6 +37,11 @@ test: lint  ## lint, then every fast test and every docstring example
 test-slow: setup  ## the end-to-end tests (minutes)
 	$(PYTEST) -m slow tests
 
+test-lowest:  ## the fast tests with the lowest versions that are allowed (torch: the newest)
+	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt torch -e '.[train,sklearn,pyg,report,large,nlp]' pytest pytest-xdist hypothesis networkx
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n $(WORKERS) -m "not slow" tests
+
 reproduce: setup  ## train and measure the paper's table 1
 	$(BIN)/krylow reproduce table1
 
@@ -54,5 +59,5 @@ format: setup  ## rewrite the code in the house format
 	$(BIN)/ruff format $(CODE)
 
 clean:  ## remove .venv, caches and built files
-	rm -rf $(VENV) build dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest build dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -37,7 +37,7 @@ def test_missing_extras_come_with_their_pip_line(monkeypatch):
         return real(name)
 
     monkeypatch.setattr(metadata, "version", without_pyamg)
-    assert "pyamg: pip install 'krylow[large]'" in runner.invoke(app, ["info"]).stdout
+    assert "pyamg: pip install '.[large]'" in runner.invoke(app, ["info"]).stdout
 
 
 def test_a_wrong_data_folder_is_said_in_one_line(tmp_path, monkeypatch):

@@ -1,5 +1,8 @@
+import json
+import re
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -8,7 +11,7 @@ from krylow.cli import app
 from krylow.cli.reproduce import _write_page
 from krylow.experiments.records import Record
 
-pytest.importorskip("plotly", reason="the report needs plotly: pip install 'krylow[report]'")
+pytest.importorskip("plotly", reason="the report needs plotly: pip install '.[report]'")
 runner = CliRunner()
 
 
@@ -28,6 +31,29 @@ def test_the_page_is_written_and_its_place_said(record, tmp_path):
     assert result.exit_code == 0, result.output
     assert "report:" in result.output
     assert record.name in out.read_text(encoding="utf-8")
+
+
+def test_the_repositorys_own_records_make_a_page(tmp_path):
+    results = Path(__file__).parents[2] / "results"
+    if not results.is_dir():
+        pytest.skip("the records are in a checkout alone")
+    out = tmp_path / "page.html"
+    result = runner.invoke(app, ["report", str(results), "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    charts = re.search(r'id="charts"[^>]*>(.*?)</script>', out.read_text(encoding="utf-8"), re.DOTALL)[1]
+    [record] = (json.loads(path.read_text()) for path in (results / "crossover").glob("*.json"))
+    shown = {
+        (variant["choice"]["graphs"], int(variant["choice"]["K"]), trace["name"], n): seconds
+        for variant in json.loads(charts)["crossover"]["variants"]
+        for trace in variant["data"]
+        for n, seconds in zip(trace["x"], trace["y"], strict=True)
+    }
+    measured = record["results"]["sparse grid n=300 k=40"]
+    for method, seconds in measured["seconds"].items():
+        if measured["status"][method] == "refused":
+            assert ("sparse grid", 40, method, 300) not in shown
+        else:
+            assert shown["sparse grid", 40, method, 300] == seconds
 
 
 @pytest.mark.parametrize(
@@ -74,7 +100,7 @@ def test_missing_packages_are_named(record, tmp_path, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     result = runner.invoke(app, ["report", str(record), "-o", str(tmp_path / "page.html")])
     assert result.exit_code == 2
-    assert "pip install 'krylow[report]'" in said(result)
+    assert "pip install '.[report]'" in said(result)
 
 
 def test_a_reproduction_ends_with_the_page_of_its_records(record, capsys):
@@ -88,5 +114,5 @@ def test_a_reproduction_without_the_extra_says_how_to_get_it(record, monkeypatch
     for name in [name for name in sys.modules if name.startswith("krylow.report.")]:
         monkeypatch.delitem(sys.modules, name)
     _write_page(record.parent, [record])
-    assert "pip install 'krylow[report]'" in " ".join(capsys.readouterr().out.split())
+    assert "pip install '.[report]'" in " ".join(capsys.readouterr().out.split())
     assert not (record.parent / "report.html").exists()

@@ -77,7 +77,7 @@ def test_missing_files_are_named_with_their_folder(folder, monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", offline)
-    with pytest.raises(DataNotFoundError, match=r"pip install 'krylow\[nlp\]'"):
+    with pytest.raises(DataNotFoundError, match=r"pip install '\.\[nlp\]'"):
         glue("mrpc", "dev")
 
 

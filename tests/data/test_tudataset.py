@@ -35,7 +35,7 @@ def test_a_collection_without_an_edge(tmp_path):
 
 
 def test_agrees_with_pyg(tmp_path):
-    pytest.importorskip("torch_geometric", reason="torch_geometric is not installed: pip install krylow[pyg]")
+    pytest.importorskip("torch_geometric", reason="torch_geometric is not installed: pip install .[pyg]")
     from torch_geometric.io import read_tu_data
 
     edges = "1, 2\n2, 1\n2, 3\n3, 2\n1, 3\n3, 1\n4, 5\n5, 4\n6, 6\n6, 7\n7, 6\n"
@@ -57,7 +57,7 @@ def test_local_files_are_read_without_pyg_and_nothing_is_written(tmp_path, monke
 
 def fake_pyg(monkeypatch, download):
     """Put a TUDataset in place of PyG's whose download is ``download(raw folder)``."""
-    datasets = pytest.importorskip("torch_geometric.datasets", reason="pip install krylow[pyg]")
+    datasets = pytest.importorskip("torch_geometric.datasets", reason="pip install .[pyg]")
 
     class TUDataset:
         def __init__(self, root, name):
@@ -100,7 +100,7 @@ def test_missing_data_names_the_folder_that_is_set(tmp_path, monkeypatch):
 
 def test_missing_pyg_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch_geometric.datasets", None)
-    with pytest.raises(DataNotFoundError, match=r"pip install krylow\[pyg\]"):
+    with pytest.raises(DataNotFoundError, match=r"pip install '\.\[pyg\]'"):
         tudataset("TINY")
 
 

@@ -279,5 +279,5 @@ def test_a_wrong_number_of_rows_and_an_unfitted_estimator():
 def test_without_scikit_learn_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     monkeypatch.delitem(sys.modules, "krylow.integrations.sklearn")
-    with pytest.raises(ImportError, match=r"pip install krylow\[sklearn\]"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[sklearn\]'"):
         importlib.import_module("krylow.integrations.sklearn")

@@ -8,7 +8,7 @@ import torch
 from krylow.operators import SparseOperator, csr_kernels
 from krylow.testing import rounding
 
-pytestmark = pytest.mark.skipif(not csr_kernels.available(), reason="needs numba (pip install krylow[large])")
+pytestmark = pytest.mark.skipif(not csr_kernels.available(), reason="needs numba (pip install .[large])")
 
 
 def matrix(n=300, seed=0, density=0.03):

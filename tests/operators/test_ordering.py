@@ -80,7 +80,7 @@ def blocks(n, number, seed=0):
     return scipy.sparse.csr_array(W + W.T), block
 
 
-@pytest.mark.skipif(not available(), reason="needs numba (pip install krylow[large])")
+@pytest.mark.skipif(not available(), reason="needs numba (pip install .[large])")
 def test_communities_are_put_together():
     W, block = blocks(20_000, 25)
     L = kl.laplacian(W)
@@ -96,7 +96,7 @@ def test_communities_are_put_together():
     torch.testing.assert_close(other.back_(other.operator @ X[other.order]), L @ X)
 
 
-@pytest.mark.skipif(not available(), reason="needs numba (pip install krylow[large])")
+@pytest.mark.skipif(not available(), reason="needs numba (pip install .[large])")
 def test_a_graph_without_communities_is_left_alone():
     rng = np.random.default_rng(1)
     W = scipy.sparse.csr_array((np.ones(160_000), rng.integers(20_000, size=(2, 160_000))), shape=(20_000, 20_000))

@@ -66,7 +66,7 @@ def whole(n=60, seed=0):
     return L, L.single()
 
 
-needs_numba = pytest.mark.skipif(not available(), reason="needs numba (pip install krylow[large])")
+needs_numba = pytest.mark.skipif(not available(), reason="needs numba (pip install .[large])")
 
 
 @needs_numba

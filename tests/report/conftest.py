@@ -6,8 +6,8 @@ import pytest
 
 from krylow.experiments.records import Record
 
-pytest.importorskip("plotly", reason="the report needs plotly: pip install 'krylow[report]'")
-pytest.importorskip("jinja2", reason="the report needs jinja2: pip install 'krylow[report]'")
+pytest.importorskip("plotly", reason="the report needs plotly: pip install '.[report]'")
+pytest.importorskip("jinja2", reason="the report needs jinja2: pip install '.[report]'")
 
 
 def make(folder, kind, config, results, seed=None, started=None):

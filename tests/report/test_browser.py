@@ -8,7 +8,7 @@ import pytest
 
 from krylow.report import write_report
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install 'krylow[dev]'")
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install '.[dev]'")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(

@@ -125,7 +125,7 @@ def test_it_is_solved_without(kind):
     assert error(truth(L, BLOCKS), found.basis) <= 1e-3
 
 
-@pytest.mark.skipif(not available(), reason="needs numba (pip install krylow[large])")
+@pytest.mark.skipif(not available(), reason="needs numba (pip install .[large])")
 @pytest.mark.parametrize("kind", ["combinatorial", "normalized"])
 def test_communities_are_found_and_save_passes(monkeypatch, kind):
     L = shuffled(block_model(24_000)[0], kind)

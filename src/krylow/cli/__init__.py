@@ -4,11 +4,11 @@ So ``krylow --help`` is there at once. A new command is a module here with ``@ap
 """
 
 from krylow.cli import bench, filter, info, report, reproduce, subspace, train
-from krylow.cli.app import app
+from krylow.cli.app import app, run
 
 __all__ = ["app", "bench", "filter", "info", "main", "report", "reproduce", "subspace", "train"]
 
 
 def main() -> None:
     """Run the command line."""
-    app()
+    run()

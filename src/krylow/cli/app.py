@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated
 
-try:
-    import typer
-    from rich.console import Console
-except ImportError:  # pragma: no cover (depends on the installation)
-    sys.exit("the krylow command needs typer and rich: pip install 'krylow[cli]'")
+import typer
+from rich.console import Console
+
+from krylow._extras import install_line
 
 app = typer.Typer(
     name="krylow",
@@ -22,8 +25,10 @@ app = typer.Typer(
 console = Console()
 errors = Console(stderr=True, soft_wrap=True, highlight=False)
 
-#: Exit code for arguments or data that do not fit.
+#: Exit codes: arguments or data that do not fit; standard output that cannot be written; one whose reader went away.
 BAD_INPUT = 2
+NO_OUTPUT = 4
+CLOSED_PIPE = 141
 
 #: The extra that brings each optional package.
 EXTRAS = {
@@ -43,25 +48,113 @@ EXTRAS = {
 
 @contextmanager
 def messages() -> Iterator[None]:
-    """Turn the library's own errors, and missing extras, into one line and exit code 2."""
+    """Turn the library's own errors, missing extras and files that cannot be used into one line and exit code 2."""
     try:
         yield
-    except (ValueError, FileNotFoundError) as error:
-        if not type(error).__module__.startswith("krylow"):
+    except (ValueError, OSError) as error:
+        ours = type(error).__module__.startswith("krylow")
+        if not ours and (isinstance(error, ValueError) or getattr(error, "filename", None) is None):
             raise
-        errors.print(f"[red]error:[/red] {_one_line(error)}", markup=True)
+        said = _one_line(error) if ours else _about_file(error)
+        errors.print(f"[red]error:[/red] {said}", markup=True)
+        raise typer.Exit(BAD_INPUT) from None
+    except MemoryError:
+        errors.print("[red]error:[/red] there is not enough memory for this: take a smaller graph, or fewer signals.")
         raise typer.Exit(BAD_INPUT) from None
     except ModuleNotFoundError as error:
         if error.name not in EXTRAS:
             raise
-        errors.print(
-            f"error: this command needs {error.name}: pip install 'krylow[{EXTRAS[error.name]}]'", markup=False
-        )
+        errors.print(f"error: this command needs {error.name}: {install_line(EXTRAS[error.name])}", markup=False)
         raise typer.Exit(BAD_INPUT) from None
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: Exception | str) -> str:
     return " ".join(str(error).split()).replace("[", r"\[")
+
+
+def _about_file(error: Exception) -> str:
+    name, reason = getattr(error, "filename", None), getattr(error, "strerror", None) or str(error)
+    return _one_line(f"cannot read or write {str(name)!r}: {reason}. Choose another place.")
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from krylow import __version__
+
+        typer.echo(f"krylow {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    pass  # its help is the application's
+
+
+def writable(folder: Path) -> None:
+    """Make a folder for results, and find out that they can be written before the time is spent to compute them."""
+    from krylow._files import check_folder
+
+    folder.mkdir(parents=True, exist_ok=True)
+    check_folder(folder)
+
+
+def run() -> None:
+    """Run the command line such that nothing that befalls its streams is a traceback."""
+    _occupy_streams()
+    try:
+        app()
+    except SystemExit as leave:
+        if isinstance(leave.__context__, OSError) and leave.__context__.errno == errno.EPIPE:
+            _drop_stdout()
+            raise SystemExit(CLOSED_PIPE) from None
+        _flush(leave.code)
+        raise
+    except OSError as error:
+        raise no_output(error) from None
+
+
+def no_output(error: OSError) -> SystemExit:
+    """Say that standard output cannot be written, and return what leaves with the exit code for that."""
+    _drop_stdout()
+    if error.errno == errno.EPIPE:
+        return SystemExit(CLOSED_PIPE)
+    with suppress(OSError):  # standard error may be as full
+        errors.print(
+            f"[red]error:[/red] cannot write to the standard output: {_one_line(error.strerror or str(error))}."
+        )
+    return SystemExit(NO_OUTPUT)
+
+
+def _flush(code: object) -> None:
+    """Write what is still in the buffer, while there is somebody to tell of a failure."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        failed = no_output(error)
+        if code in (None, 0):
+            raise failed from None
+
+
+def _occupy_streams() -> None:
+    """Give closed standard streams a place, so that no file gets their number and what is printed with it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for the life of the process)
+
+
+def _drop_stdout() -> None:
+    """Let Python's last flush at exit go nowhere: it would complain once more."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def integers(text: str) -> list[int]:

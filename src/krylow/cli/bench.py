@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from krylow.cli.app import app, console, messages
+from krylow.cli.app import app, console, messages, writable
 
 bench = typer.Typer(help="Measure krylow beside other libraries.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
@@ -47,9 +47,10 @@ def large(
 ) -> None:
     """Time the low-frequency subspace of one large graph, ours and the peers', each at its cheapest right setting.
 
-    Hours for everything; interrupted anywhere, the same command goes on. Needs the extra krylow[bench].
+    Hours for everything; interrupted anywhere, the same command goes on. Needs the extra bench.
     """
     with messages():
+        writable(out)
         from krylow._checks import InputError
         from krylow.experiments.large.graphs import FAMILIES
         from krylow.experiments.large.render import draw, markdown

@@ -70,10 +70,26 @@ def filter_signals(
     nodes: solving.NodesOption = None,
     add_up: solving.AddUpOption = False,
     as_json: solving.JsonOption = False,
+    max_size: solving.MaxSizeOption = None,
 ) -> None:
     """Filter signals on a graph; the help text is ``HELP``."""
     request = Request(
-        graph, out, k, cutoff, method, tol, kind, m, max_products, weights, seed, device, nodes, add_up, as_json
+        graph,
+        out,
+        k,
+        cutoff,
+        method,
+        tol,
+        kind,
+        m,
+        max_products,
+        weights,
+        seed,
+        device,
+        nodes,
+        add_up,
+        as_json,
+        max_size,
     )
     with solving.staged() as stages:
         with stages.starting():
@@ -107,7 +123,7 @@ def _read(request: Request, path: Path, stages: Stages) -> tuple[Table, GraphFil
     from krylow.data.files import read_signals
 
     with stages("read", f"reading {path.name}"):
-        table = read_signals(path)
+        table = read_signals(path, max_size=request.max_size)
     count = None if table.nodes is not None or not table.values.ndim else table.values.shape[_node_axis(table.values)]
     with stages("read", f"reading {request.graph.name}"):
         network = solving.read(request, count)

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from krylow._extras import install_line
 from krylow.cli.app import app, console, messages
 
 #: The extras that a user may want; the others are for working on krylow itself.
-WANTED = ("cli", "pyg", "sklearn", "train", "nlp", "large", "report", "cluster")
+WANTED = ("pyg", "sklearn", "train", "nlp", "large", "report", "cluster")
 
 
 @app.command()
@@ -40,7 +41,7 @@ def info(
         for name, text in lines.items():
             console.print(f"{name:<{width}}{text}", markup=False, highlight=False, soft_wrap=True)
         for extra, absent in found["missing_extras"].items():
-            line = f"{'missing':<{width}}{', '.join(absent)}: pip install 'krylow[{extra}]'"
+            line = f"{'missing':<{width}}{', '.join(absent)}: {install_line(extra)}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from krylow.cli.app import app, console, integers, messages
+from krylow._extras import install_line
+from krylow.cli.app import app, console, integers, messages, writable
 
 reproduce = typer.Typer(help="Measure the paper's tables again.", no_args_is_help=True)
 app.add_typer(reproduce, name="reproduce")
@@ -22,9 +23,8 @@ def _write_page(out: Path, records: list[Path]) -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("jinja2", "plotly"):
             raise
-        console.print(
-            "no report was written, which needs plotly and jinja2: pip install 'krylow[report]'", markup=False
-        )
+        line = f"no report was written, which needs plotly and jinja2: {install_line('report')}"
+        console.print(line, markup=False, soft_wrap=True)
     else:
         console.print(f"report: {path}", highlight=False, soft_wrap=True)
 
@@ -48,6 +48,7 @@ def table1(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     with messages():
+        writable(out)
         from krylow.experiments.table1 import FULL, REDUCED
         from krylow.experiments.table1.pictures import draw_all
         from krylow.experiments.table1.plan import DATA
@@ -97,6 +98,7 @@ def table2(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     with messages():
+        writable(out)
         from krylow.experiments.table2.choice import quick_tables, tables
         from krylow.experiments.table2.gain import measure as measure_gain
         from krylow.experiments.table2.gain import render_markdown as gain_markdown

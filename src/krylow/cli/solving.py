@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from krylow.cli.app import errors, messages
+from krylow.cli.app import errors, messages, no_output
 
 if TYPE_CHECKING:
     import torch
@@ -27,10 +28,9 @@ if TYPE_CHECKING:
     from krylow.operators import Operator
     from krylow.refine.progress import Progress
 
-#: Exit codes: an answer was written whose error bound is above tol; Ctrl-C; the reader of a pipe went away.
+#: Exit codes: an answer was written whose error bound is above tol; Ctrl-C.
 NOT_CONVERGED = 3
 INTERRUPTED = 130
-CLOSED_PIPE = 141
 NOTHING_WRITTEN = "interrupted: nothing was written."
 #: What ``--kind`` takes beside the kinds of :func:`krylow.laplacian`.
 GIVEN = "given"
@@ -82,7 +82,17 @@ AddUpOption = Annotated[
         "--add-up", help="Add up the weights of an edge that is listed several times, which else must be equal."
     ),
 ]
-EXIT_CODES = "Exit codes: 0 done, 2 bad input, 3 written but the error bound is above tol, 130 interrupted."
+MaxSizeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The most memory that reading a file may take, such as 4G. Default: 64M, or ten times the file, which may "
+        "unpack to 20 times its size."
+    ),
+]
+EXIT_CODES = (
+    "Exit codes: 0 done, 2 bad input, 3 written but the error bound is above tol, 4 standard output "
+    "could not be written, 130 interrupted."
+)
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
@@ -105,6 +115,7 @@ class Request:
     nodes: int | None
     add_up: bool
     json: bool
+    max_size: str | None = None
 
     @property
     def to_stdout(self) -> bool:
@@ -116,6 +127,7 @@ class Request:
         from krylow import _checks
         from krylow._checks import InputError
         from krylow.data.files import SIGNALS, check_output, suffix
+        from krylow.data.limits import size_of
         from krylow.graph import KINDS
 
         if self.k is not None and self.cutoff is not None:
@@ -128,6 +140,7 @@ class Request:
         if self.kind is not None:
             _checks.choice(self.kind.replace("ised", "ized"), (*KINDS, GIVEN), "--kind")
         _checks.positive(self.tol, "--tol")
+        size_of(self.max_size, "--max-size")
         _device(self.device)
         if self.to_stdout:
             if self.json:
@@ -220,7 +233,10 @@ def read(request: Request, num_nodes: int | None) -> GraphFile:
     from krylow.data.files import read_graph
 
     return read_graph(
-        request.graph, num_nodes=num_nodes if request.nodes is None else request.nodes, add_up=request.add_up
+        request.graph,
+        num_nodes=num_nodes if request.nodes is None else request.nodes,
+        add_up=request.add_up,
+        max_size=request.max_size,
     )
 
 
@@ -364,16 +380,16 @@ def report(request: Request, found: dict[str, Any]) -> str:
 
 
 def write_stdout(text: str) -> None:
-    """Write to standard output, and take it calmly when its reader has gone."""
+    """Write to standard output, and take it calmly when its reader has gone or there is no space."""
+    if sys.stdout is None:
+        raise no_output(OSError(errno.EBADF, "it is closed"))
     left = memoryview(text.encode())
     try:
         while left:  # without a buffer (PYTHONUNBUFFERED) a write may end early, and does not say so but by its count
             left = left[sys.stdout.buffer.write(left) :]
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Python flushes once more at exit, and would complain then.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(CLOSED_PIPE) from None
+    except OSError as error:
+        raise no_output(error) from None
 
 
 def kept(sub: Subspace) -> int:

@@ -50,10 +50,26 @@ def subspace(
     nodes: solving.NodesOption = None,
     add_up: solving.AddUpOption = False,
     as_json: solving.JsonOption = False,
+    max_size: solving.MaxSizeOption = None,
 ) -> None:
     """Compute a basis of the lowest frequencies; the help text is ``HELP``."""
     request = Request(
-        graph, out, k, cutoff, method, tol, kind, m, max_products, weights, seed, device, nodes, add_up, as_json
+        graph,
+        out,
+        k,
+        cutoff,
+        method,
+        tol,
+        kind,
+        m,
+        max_products,
+        weights,
+        seed,
+        device,
+        nodes,
+        add_up,
+        as_json,
+        max_size,
     )
     with solving.staged() as stages:
         with stages.starting():

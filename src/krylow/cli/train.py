@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from krylow.cli.app import app, console, messages
+from krylow.cli.app import app, console, messages, writable
+from krylow.cli.solving import MaxSizeOption
 
 
 @app.command()
@@ -30,9 +31,11 @@ def train(
     batch_size: Annotated[int, typer.Option(min=1)] = 4,
     seed: Annotated[int, typer.Option(help="Of the graphs, the split and all random vectors.")] = 0,
     out: Annotated[Path, typer.Option(help="Where state, curves and network go.")] = Path("runs/train"),
+    max_size: MaxSizeOption = None,
 ) -> None:
     """Train one network on a family of graphs and save it. Interrupted, the same command goes on."""
     with messages():
+        writable(out)
         import torch
 
         from krylow._checks import choice
@@ -54,7 +57,7 @@ def train(
             net = UnrolledLanczos(k, m, start, gammas="sigmoid").double()
         else:
             net = UnrolledLanczos(k, m, start, init=0.0 if rooted else 0.03, reorthogonalize=rooted).double()
-        family = load_family(data, seed=seed, dtype=torch.float64)
+        family = load_family(data, seed=seed, dtype=torch.float64, max_size=max_size)
         # Learned steps start so flat that the validation error says nothing for many epochs: no early stop.
         patience = epochs if probe == "learned_cg" else Recipe.patience
         recipe = Recipe(loss=loss, epochs=epochs, batch_size=batch_size, patience=patience)

@@ -9,16 +9,21 @@ from __future__ import annotations
 import csv
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 from krylow._checks import InputError
+from krylow.data.limits import Limit
 
+#: Characters and lines that are looked at together: as objects of their own they take many times the file.
+PIECE, BATCH = 1 << 20, 1 << 15
+#: Bytes that an edge takes until it is in the adjacency, and a name until it is a row.
+EDGE_BYTES, NAME_BYTES = 64, 192
 COMMENTS = ("#", "%")
 #: Column names that tell a header from an edge between two named nodes.
 HEADERS = (
@@ -58,24 +63,37 @@ def separator(line: str) -> str | None:
     return next((mark for mark in ("\t", ";", ",") if mark in line), None)
 
 
-def content(text: str) -> list[str]:
-    """Return the lines that are neither blank nor comments."""
-    return [line for line in text.splitlines() if line[:1].isalnum() or _says_something(line)]
+def all_lines(text: str) -> Iterator[str]:
+    """Give the lines of a text one after another, without a list of them all."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + PIECE) + 1 or len(text)
+        yield from text[start:end].splitlines()
+        start = end
+
+
+def content(text: str) -> Iterator[str]:
+    """Give the lines that are neither blank nor comments."""
+    return (line for line in all_lines(text) if line[:1].isalnum() or _says_something(line))
 
 
 def _says_something(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith(COMMENTS)
 
 
-def fields(line: str, mark: str | None) -> list[str]:
-    """Split one line, without the spaces and quotes around its fields."""
+def fields(line: str, mark: str | None, what: str = "the table") -> list[str]:
+    """Split one line of the file ``what``, without the spaces and quotes around its fields."""
     if mark is None and '"' not in line:
         return line.split()
-    parts = next(csv.reader([line.strip(" ") if mark else line.strip()], delimiter=mark or " ", skipinitialspace=True))
+    line = line.strip(" ") if mark else line.strip()
+    try:
+        parts = next(csv.reader([line], delimiter=mark or " ", skipinitialspace=True))
+    except csv.Error as error:
+        raise InputError(f"{what} must hold lines of numbers and names, got {_shown(line)}: {error}.") from None
     return [part.strip() for part in parts if part or mark is not None]
 
 
-def parse_edge_list(text: str, what: str) -> Edges:
+def parse_edge_list(text: str, what: str, limit: Limit | None = None) -> Edges:
     """Read the text of an edge list.
 
     Parameters
@@ -84,34 +102,33 @@ def parse_edge_list(text: str, what: str) -> Edges:
         The whole file.
     what
         How messages call the file.
+    limit
+        The most memory that it may take. None: any.
 
     Returns
     -------
     Edges
         Every line, repeated ones too: see :func:`adjacency`.
     """
-    lines = content(text)
+    lines = list(islice(content(text), 2))
     if not lines:
         raise InputError(f"{what} must hold an edge a line, got an empty file.")
     mark = separator(lines[0])
-    columns = len(fields(lines[0], mark))
+    columns = len(fields(lines[0], mark, what))
     if columns not in (2, 3):
         raise InputError(
             f"{what} must hold two nodes and perhaps a weight a line, separated by commas, tabs or spaces, "
             f"got {columns} column{'s' if columns != 1 else ''}: {_shown(lines[0])}."
         )
-    if _is_header(lines, mark):
-        lines = lines[1:]
-        if not lines:
-            raise InputError(f"{what} must hold an edge a line, got a line of column names alone.")
-    ends = _table(lines, mark, columns, np.dtype(np.int64))
-    if ends is None:
-        ends = _table(lines, mark, columns, np.dtype(np.float64))
-        if ends is not None:
-            ends = _whole(ends, what)
-    if ends is not None:
-        return Edges(np.stack([ends["u"], ends["v"]]).astype(np.int64), _weights(ends))
-    return _named(lines, mark, columns, text, what)
+    header = _is_header(lines, mark, what)
+    if header and len(lines) == 1:
+        raise InputError(f"{what} must hold an edge a line, got a line of column names alone.")
+    limit = Limit(what, 1 << 62) if limit is None else limit
+    for kind in (np.int64, np.float64):
+        edges = _numbered(text, header, mark, columns, np.dtype(kind), limit)
+        if edges is not None:
+            return edges
+    return _named(text, header, mark, columns, limit)
 
 
 def adjacency(ends: np.ndarray, weights: np.ndarray, n: int, what: str, *, add_up: bool = False) -> Any:
@@ -141,10 +158,16 @@ def adjacency(ends: np.ndarray, weights: np.ndarray, n: int, what: str, *, add_u
     if not np.isfinite(weights).all():
         bad = int((~np.isfinite(weights)).sum())
         raise InputError(f"{what} must have finite weights, got {bad} that are NaN or infinite: drop or replace them.")
-    low, high = np.minimum(*ends), np.maximum(*ends)
-    place, first, inverse = np.unique(low * n + high, return_index=True, return_inverse=True)
+    place = np.minimum(*ends).astype(np.int64) * n
+    place += np.maximum(*ends)
+    del ends
+    place, first, inverse = np.unique(place, return_index=True, return_inverse=True)
     if add_up:
         weight = np.bincount(inverse, weights, minlength=place.size)
+        if not np.isfinite(weight).all():
+            raise InputError(
+                f"{what} must have weights with finite sums, got an edge whose weights add up to infinity."
+            )
     else:
         weight = weights[first]
         other = np.flatnonzero(weight[inverse] != weights)
@@ -175,19 +198,19 @@ def rows_of_numbers(numbers: np.ndarray, num_nodes: int | None) -> tuple[np.ndar
     if lowest >= 0 and highest < 8 * numbers.size:  # no sorting
         there = np.zeros(highest + 1, dtype=bool)
         there[numbers] = True
-        return (np.cumsum(there) - 1)[numbers], np.flatnonzero(there)
+        return (np.cumsum(there) - 1).astype(numbers.dtype)[numbers], np.flatnonzero(there)
     found, rows = np.unique(numbers, return_inverse=True)
     return rows.reshape(numbers.shape), found
 
 
-def _is_header(lines: list[str], mark: str | None) -> bool:
+def _is_header(lines: list[str], mark: str | None, what: str) -> bool:
     """Tell a line of column names from an edge."""
-    first = fields(lines[0], mark)
+    first = fields(lines[0], mark, what)
     if any(map(is_number, first)) or not all(first):
         return False
     if len(first) == 3 or tuple(name.lower() for name in first) in HEADERS:
         return True
-    second = fields(lines[1], mark) if len(lines) > 1 else []
+    second = fields(lines[1], mark, what) if len(lines) > 1 else []
     return len(second) == 2 and all(map(is_number, second))
 
 
@@ -200,9 +223,19 @@ def is_number(text: str) -> bool:
     return True
 
 
-def _table(lines: list[str], mark: str | None, columns: int, ends: np.dtype) -> np.ndarray | None:
-    """Read columns u, v and perhaps w by numpy's compiled reader, or return None where they are no such numbers."""
+def _tables(text: str, header: bool, mark: str | None, columns: int, ends: np.dtype) -> Iterator[np.ndarray | None]:
+    """Read columns u, v and perhaps w, some lines at a time; None, and no more, where they are no such numbers."""
     kinds = [("u", ends), ("v", ends), ("w", np.dtype(np.float64))][:columns]
+    lines = islice(content(text), int(header), None)
+    while batch := list(islice(lines, BATCH)):
+        table = _table(batch, mark, kinds)
+        yield table
+        if table is None:
+            return
+
+
+def _table(lines: list[str], mark: str | None, kinds: list[tuple[str, np.dtype]]) -> np.ndarray | None:
+    """Read columns by numpy's compiled reader, or return None where they are no such numbers."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # numpy only warns where it reads 1.5 as the whole number 1
         try:
@@ -211,35 +244,69 @@ def _table(lines: list[str], mark: str | None, columns: int, ends: np.dtype) -> 
             return None
 
 
-def _weights(table: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(table["w"]) if "w" in (table.dtype.names or ()) else np.ones(table.size)
+def _numbered(text: str, header: bool, mark: str | None, columns: int, kind: np.dtype, limit: Limit) -> Edges | None:
+    """Read an edge list whose nodes are whole numbers, or return None where they are not."""
+    ends, weights, size = [], [], 0
+    for table in _tables(text, header, mark, columns, kind):
+        if table is None:
+            return None
+        size += table.size
+        limit.check(EDGE_BYTES * size, f"{size} edges or more in lines that short")
+        pairs = np.stack([table["u"], table["v"]])
+        if kind.kind == "f":
+            pairs = _whole(pairs, limit.what)
+        small = np.abs(pairs).max() < 2**31  # half the memory, for most files
+        ends.append(pairs.astype(np.int32) if small else pairs)
+        weights.append(_weights(table))
+    return Edges(np.concatenate(ends, axis=1), _joined(weights, size))
 
 
-def _whole(table: np.ndarray, what: str) -> np.ndarray:
-    """Refuse nodes that are numbers but not whole: such a file holds signals."""
-    for side in ("u", "v"):
-        with np.errstate(invalid="ignore"):
-            bad = (table[side] != np.floor(table[side])) | (np.abs(table[side]) > 2**53)
-        if bad.any():
-            raise InputError(
-                f"{what} must name its nodes by whole numbers or by names, got {table[side][bad][0]:g}: "
-                "is it a file of signals?"
-            )
-    return table
+def _weights(table: np.ndarray) -> np.ndarray | None:
+    return np.ascontiguousarray(table["w"]) if "w" in (table.dtype.names or ()) else None
 
 
-def _named(lines: list[str], mark: str | None, columns: int, text: str, what: str) -> Edges:
+def _joined(weights: list[np.ndarray | None], size: int) -> np.ndarray:
+    """Return all weights, or as many ones, which take no memory."""
+    given = [part for part in weights if part is not None]
+    return np.concatenate(given) if given else np.broadcast_to(np.float64(1), (size,))
+
+
+def _whole(pairs: np.ndarray, what: str) -> np.ndarray:
+    """Return nodes as whole numbers, or refuse those that are none: such a file holds signals."""
+    with np.errstate(invalid="ignore"):
+        bad = (pairs != np.floor(pairs)) | (np.abs(pairs) > 2**53)
+    if bad.any():
+        raise InputError(
+            f"{what} must name its nodes by whole numbers or by names, got {pairs[bad][0]:g}: is it a file of signals?"
+        )
+    return pairs.astype(np.int64)
+
+
+def _named(text: str, header: bool, mark: str | None, columns: int, limit: Limit) -> Edges:
     """Read an edge list whose nodes have names; this is also where malformed lines are found."""
-    table = _table(lines, mark, columns, np.dtype(object))
     wanted = "two nodes" if columns == 2 else "two nodes and a weight"
-    if table is None:
-        raise malformed(text, mark, columns, wanted, what, numbers=range(2, columns))
     rows: defaultdict[str, int] = defaultdict(count().__next__)  # a new name gets the next row
-    names = map(str.strip, np.stack([table["u"], table["v"]], axis=1).ravel().tolist())
-    ends = np.fromiter(map(rows.__getitem__, names), dtype=np.int64, count=2 * table.size)
-    if "" in rows:
-        raise malformed(text, mark, columns, wanted, what)
-    return Edges(ends.reshape(-1, 2).T, _weights(table), list(rows))
+    ends, weights, size = [], [], 0
+    for table in _tables(text, header, mark, columns, np.dtype(object)):
+        if table is None:
+            raise malformed(text, mark, columns, wanted, limit.what, numbers=range(2, columns))
+        size += table.size
+        names = map(str.strip, np.stack([table["u"], table["v"]], axis=1).ravel().tolist())
+        pairs = np.fromiter(map(rows.__getitem__, names), dtype=np.int64, count=2 * table.size)
+        limit.check(EDGE_BYTES * size + NAME_BYTES * len(rows), f"{size} edges or more of {len(rows)} names")
+        ends.append(pairs.astype(np.int32).reshape(-1, 2).T)
+        weights.append(_weights(table))
+        if "" in rows:
+            raise malformed(text, mark, columns, wanted, limit.what)
+    check_names(rows, limit)
+    return Edges(np.concatenate(ends, axis=1), _joined(weights, size), list(rows))
+
+
+def check_names(names: Iterable[str], limit: Limit) -> None:
+    """Refuse names of which one is so long that an array, with space for it in every entry, would not fit."""
+    lengths = [len(name) for name in names]
+    longest = max(lengths)
+    limit.check(4 * longest * len(lengths), f"{len(lengths)} names, one of them of {longest} characters")
 
 
 def malformed(
@@ -263,10 +330,10 @@ def malformed(
         Which fields must be numbers, but in a first line that is names alone.
     """
     seen = False
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(all_lines(text), 1):
         if not _says_something(line):
             continue
-        parts = fields(line, mark)
+        parts = fields(line, mark, what)
         names = not seen and not any(map(is_number, parts))
         if len(parts) != columns or not all(parts) or not (names or all(is_number(parts[i]) for i in numbers)):
             return InputError(f"{what} must hold {wanted} on every line, got {_shown(line)} on line {number}.")

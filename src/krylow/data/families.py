@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from krylow import _checks
 from krylow._checks import InputError
-from krylow.data.files import GRAPHS, kind_of, read_graph
-from krylow.data.local import DataNotFoundError, data_folder
+from krylow.data.files import GRAPHS, GraphFile, kind_of, read_graph
+from krylow.data.limits import STREAM, Limit, size_of
+from krylow.data.local import DataNotFoundError, data_folder, find_folder
 from krylow.data.sbm import sbm
 from krylow.data.subgraphs import connected_subgraphs
 from krylow.data.tudataset import tudataset
 
+#: Families that a folder without graphs does not hide.
+KNOWN = ("sbm", "PROTEINS", "ENZYMES", "NCI1", "DD", "MUTAG")
 #: The suffixes that make a file of a folder a graph.
 IN_FOLDERS = tuple(kind for kind in GRAPHS if kind != ".txt")
 
@@ -58,6 +62,7 @@ def load_family(
     communities: int | None = None,
     dtype: torch.dtype | None = None,
     download: bool = True,
+    max_size: int | str | None = None,
 ) -> GraphFamily:
     """Load a family of graphs and split it 60/20/20.
 
@@ -72,7 +77,8 @@ def load_family(
     Parameters
     ----------
     source
-        "sbm", the name of any TUDataset, or a folder: a ``Path``, or text with a path separator in it.
+        "sbm", the name of any TUDataset, or a folder: a ``Path``, text with a path separator in it, or the name of a
+        folder here that holds graphs.
     seed
         Decides the split, and for "sbm" the graphs too.
     n
@@ -83,6 +89,8 @@ def load_family(
         float32 or float64. None: torch's default.
     download
         Whether a TUDataset that is not local may be fetched.
+    max_size
+        The most bytes of memory that reading a file of a folder may take; see :func:`read_graph`.
 
     Returns
     -------
@@ -96,7 +104,7 @@ def load_family(
     """
     generator = torch.Generator().manual_seed(seed)
     name = os.fspath(source)
-    folder = isinstance(source, os.PathLike) or "/" in name or os.sep in name
+    folder = isinstance(source, os.PathLike) or "/" in name or os.sep in name or _is_own_folder(name)
     if name != "sbm" or folder:
         for option, value in (("num_graphs", num_graphs), ("communities", communities)):
             if value is not None:
@@ -104,7 +112,7 @@ def load_family(
     if folder:
         if n is not None:
             raise InputError(f"n must be None for a folder, whose graphs stay as they are, got {n}.")
-        return split_family(Path(name).name, read_folder(name, dtype=dtype), generator=generator)
+        return split_family(Path(name).name, read_folder(name, dtype=dtype, max_size=max_size), generator=generator)
     if name == "sbm":
         graphs = sbm(
             50 if num_graphs is None else num_graphs,
@@ -140,7 +148,9 @@ def split_family(name: str, graphs: Tensor, *, generator: torch.Generator | None
     return GraphFamily(name, *(graphs[part] for part in parts))
 
 
-def read_folder(folder: str | os.PathLike[str], *, dtype: torch.dtype | None = None) -> Tensor:
+def read_folder(
+    folder: str | os.PathLike[str], *, dtype: torch.dtype | None = None, max_size: int | str | None = None
+) -> Tensor:
     """Read every graph of a folder as an adjacency, ``(count, n, n)``, in the order of names.
 
     Graphs are the files that :func:`read_graph` knows by their suffix, but for ``.txt``: those are notes here.
@@ -151,7 +161,10 @@ def read_folder(folder: str | os.PathLike[str], *, dtype: torch.dtype | None = N
     files = sorted(file for file in path.iterdir() if kind_of(file) in IN_FOLDERS)
     if not files:
         raise DataNotFoundError(f"the folder {path} must hold graphs as {', '.join(IN_FOLDERS)} files, got none.")
-    graphs = [torch.from_numpy(read_graph(file).adjacency.toarray()).to(torch.float64) for file in files]
+    graphs = [
+        torch.from_numpy(_small(read_graph(file, max_size=max_size), file, max_size).toarray()).to(torch.float64)
+        for file in files
+    ]
     for file, graph in zip(files, graphs, strict=True):
         if graph.shape != graphs[0].shape:
             raise InputError(
@@ -161,6 +174,14 @@ def read_folder(folder: str | os.PathLike[str], *, dtype: torch.dtype | None = N
     return torch.stack(graphs).to(torch.get_default_dtype() if dtype is None else dtype)
 
 
+def _small(graph: GraphFile, file: Path, max_size: int | str | None) -> Any:
+    """Return the adjacency of a graph that is small enough to be held as a dense matrix."""
+    most = size_of(max_size)
+    limit = Limit(file.name, STREAM if most is None else most)
+    limit.check(8 * graph.n**2, f"a graph of {graph.n} nodes, each pair of which has an entry here")
+    return graph.adjacency
+
+
 def _known() -> str:
     root = data_folder()
     local = sorted(path.name for path in root.iterdir() if (path / f"{path.name}_A.txt").is_file()) if root else []
@@ -168,8 +189,18 @@ def _known() -> str:
     return f"'sbm', any TUDataset by name such as 'PROTEINS' or 'ENZYMES'{here}, or a folder of graphs"
 
 
+def _is_own_folder(name: str) -> bool:
+    """Tell a folder in the working folder from the name of a family: nothing is fetched for one that is there."""
+    path = Path(name)
+    if name == "sbm" or not name or not path.is_dir():
+        return False
+    if any(kind_of(file) in IN_FOLDERS for file in path.iterdir()):
+        return True
+    return name not in KNOWN and not any(path.rglob(f"{name}_A.txt")) and find_folder(name, (f"{name}_A.txt",)) is None
+
+
 def _near_miss(name: str) -> None:
     """Refuse a wrong spelling of a name we know, before the network is asked for it."""
-    for right in ("sbm", "PROTEINS", "ENZYMES", "NCI1", "DD", "MUTAG"):
+    for right in KNOWN:
         if name.lower() == right.lower() and name != right:
             raise InputError(f"unknown family {name!r}: did you mean {right!r}? Known families: {_known()}.")

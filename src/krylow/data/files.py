@@ -16,20 +16,21 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import zlib
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.io
 import scipy.sparse
 
 from krylow import _checks, _files
 from krylow._checks import InputError
-from krylow.data.edge_lists import adjacency, parse_edge_list, rows_of_numbers
+from krylow.data.edge_lists import Edges, adjacency, check_names, parse_edge_list, rows_of_numbers
 from krylow.data.graphml import parse_graphml
+from krylow.data.limits import Limit, limit_of, read_bytes, size_of, unpacked_limit
+from krylow.data.matrix_market import read_matrix_market
 from krylow.data.tables import Table, format_table, parse_table
 
 EDGE_LISTS = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
@@ -37,6 +38,8 @@ GRAPHS = (".npz", ".mtx", ".npy", ".graphml", *EDGE_LISTS)
 #: The separator that each kind of table is written with.
 TABLES = {".csv": ",", ".tsv": "\t", ".txt": " "}
 SIGNALS = (".npy", ".npz", *TABLES)
+#: Bytes that a row of a sparse matrix takes while it is read, even an empty one.
+ROW_BYTES = 32
 #: What is looked for in an ``.npz`` of several arrays.
 SIGNAL_NAMES = ("signals", "x")
 
@@ -68,7 +71,13 @@ class GraphFile:
         return (int(self.adjacency.count_nonzero()) - loops) // 2 + loops
 
 
-def read_graph(path: str | os.PathLike[str], *, num_nodes: int | None = None, add_up: bool = False) -> GraphFile:
+def read_graph(
+    path: str | os.PathLike[str],
+    *,
+    num_nodes: int | None = None,
+    add_up: bool = False,
+    max_size: int | str | None = None,
+) -> GraphFile:
     """Read a graph in whatever form its suffix says.
 
     Parameters
@@ -81,6 +90,9 @@ def read_graph(path: str | os.PathLike[str], *, num_nodes: int | None = None, ad
     add_up
         For edge lists and GraphML: whether edges that are named more than once add up. Else they must agree, and
         count once.
+    max_size
+        The most bytes of memory that reading may take, as a number or as text such as "4G". None: 64 MiB, or ten times
+        the file, which may unpack to 20 times its size.
 
     Returns
     -------
@@ -90,20 +102,19 @@ def read_graph(path: str | os.PathLike[str], *, num_nodes: int | None = None, ad
     path = Path(path)
     kind = suffix(path, GRAPHS, "a graph")
     what = path.name
-    content = read_bytes(path)
+    most = size_of(max_size)
+    content = read_bytes(path, most)
+    limit = limit_of(what, _unpacked_size(content, what, most) if kind == ".npz" else len(content), most)
     if kind in EDGE_LISTS:
-        edges = parse_edge_list(_text(content, what), what)
-        if edges.names is None:
-            rows, numbers = rows_of_numbers(edges.ends, num_nodes)
-        else:
-            rows, numbers = edges.ends, np.array(edges.names)
-        return GraphFile(adjacency(rows, edges.weights, len(numbers), what, add_up=add_up), numbers)
+        text = _text(content, what)
+        del content  # the text is as large
+        return _from_edges(parse_edge_list(text, what, limit), num_nodes, what, add_up)
     if kind == ".graphml":
-        return _from_graphml(content, what, add_up)
-    return GraphFile(_symmetric(_matrix(kind, content, what), what))
+        return _from_graphml(content, what, add_up, limit)
+    return GraphFile(_summable(_symmetric(_matrix(kind, content, what, limit), what), what))
 
 
-def read_signals(path: str | os.PathLike[str]) -> Table:
+def read_signals(path: str | os.PathLike[str], *, max_size: int | str | None = None) -> Table:
     """Read signals: an array ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``, or a table of a row a node.
 
     A table may have a first line of column names, and a first column that names the nodes (called node, id, name,
@@ -113,6 +124,9 @@ def read_signals(path: str | os.PathLike[str]) -> Table:
     ----------
     path
         A file of one of the kinds in the module's table.
+    max_size
+        The most bytes of memory that reading may take, as a number or as text such as "4G". None: 64 MiB, or ten times
+        the file, which may unpack to 20 times its size.
 
     Returns
     -------
@@ -122,9 +136,14 @@ def read_signals(path: str | os.PathLike[str]) -> Table:
     path = Path(path)
     kind = suffix(path, SIGNALS, "signals")
     what = path.name
-    content = read_bytes(path)
+    most = size_of(max_size)
+    content = read_bytes(path, most)
     if kind in TABLES:
-        return parse_table(_text(content, what), what)
+        text = _text(content, what)
+        del content  # the text is as large
+        return parse_table(text, what, limit_of(what, len(text), most))
+    if kind == ".npz":
+        _unpacked_size(content, what, most)
     name, values = "signals", _stumbling(_load, content, what, "an array as numpy.save makes it")
     if kind == ".npz":
         if not isinstance(values, np.lib.npyio.NpzFile):
@@ -240,28 +259,12 @@ def check_output(path: str | os.PathLike[str]) -> None:
         raise InputError(f"the output must be a file, got the folder {str(path)!r}.")
     if not target.parent.is_dir():
         raise InputError(f"the output must go to a folder that exists, got {str(path)!r}: make {target.parent} first.")
-    trial = target.with_name(f".{target.name}.{os.getpid()}.trial")
+    if target.exists() and not target.is_file():  # a device or a pipe: nothing is written beside it
+        return
     try:
-        try:
-            trial.write_bytes(b"")
-        finally:
-            trial.unlink(missing_ok=True)
+        _files.check_folder(target.parent)
     except OSError as error:
         raise InputError(f"cannot write {str(path)!r}: {error.strerror}.") from None
-
-
-def read_bytes(path: Path) -> bytes:
-    """Return a file's content, unpacked where its name ends with ``.gz``."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {str(path)!r}: {error.strerror}.") from None
-    if path.suffix.lower() != ".gz":
-        return content
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path.name} must be a whole gzip file: {error}.") from None
 
 
 def _write(path: str | os.PathLike[str], content: bytes) -> Path:
@@ -278,7 +281,20 @@ def _npz(arrays: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
+def _unpacked_size(content: bytes, what: str, max_size: int | None) -> int:
+    """Return how many bytes the arrays of an ``.npz`` have, which its directory says; what is none has its own size."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+    except Exception:  # whatever is damaged: the reader itself finds the words for it
+        return len(content)
+    unpacked_limit(what, len(content), max_size).check(size, "arrays that unpack to more than that")
+    return size
+
+
 def _text(content: bytes, what: str) -> str:
+    if b"\0" in content:
+        raise InputError(f"{what} must be text (UTF-8), got a NUL character: is it a binary file?")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -289,18 +305,28 @@ def _load(content: bytes) -> Any:
     return np.load(io.BytesIO(content), allow_pickle=False)
 
 
-def _load_sparse(content: bytes) -> Any:
+def _load_sparse(content: bytes, limit: Limit) -> Any:
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        shape = arrays["shape"]  # a few entries can declare any number of rows, and each takes memory
+    limit.check(ROW_BYTES * int(shape.max()), f"a matrix of shape {tuple(shape.tolist())}")
     W = scipy.sparse.load_npz(io.BytesIO(content))
     if hasattr(W, "check_format"):
         W.check_format(full_check=True)  # indices beyond the shape would be read from elsewhere in memory
     return W
 
 
+def _load_array(content: bytes, limit: Limit) -> Any:
+    W = _load(content)
+    if not isinstance(W, np.ndarray):
+        raise ValueError("an .npz file")
+    return W
+
+
 #: What each kind of matrix must be, and what reads it.
-_MATRICES: dict[str, tuple[str, Callable[[bytes], Any]]] = {
-    ".mtx": ("a matrix as scipy.io.mmwrite makes it", lambda content: scipy.io.mmread(io.BytesIO(content))),
+_MATRICES: dict[str, tuple[str, Callable[[bytes, Limit], Any]]] = {
+    ".mtx": ("a matrix as scipy.io.mmwrite makes it", read_matrix_market),
     ".npz": ("a sparse matrix as scipy.sparse.save_npz makes it", _load_sparse),
-    ".npy": ("a matrix as numpy.save makes it", _load),
+    ".npy": ("a matrix as numpy.save makes it", _load_array),
 }
 
 
@@ -308,6 +334,8 @@ def _stumbling(reader: Callable[[bytes], Any], content: bytes, what: str, wanted
     """Read, and turn whatever the first damaged byte makes a reader stumble over into one message."""
     try:
         return reader(content)
+    except InputError:
+        raise
     except Exception as error:
         raise InputError(f"{what} must be {wanted}, got {_damage(content, error)}.") from None
 
@@ -316,10 +344,10 @@ def _damage(content: bytes, error: Exception) -> str:
     return "an empty file" if not content.strip() else f"something else ({' '.join(str(error).split())})".rstrip(".")
 
 
-def _matrix(kind: str, content: bytes, what: str) -> Any:
+def _matrix(kind: str, content: bytes, what: str, limit: Limit) -> Any:
     """Read a square matrix of finite real numbers, as float32 or float64 in compressed rows."""
     wanted, reader = _MATRICES[kind]
-    W = _stumbling(reader, content, what, wanted)
+    W = _stumbling(lambda content: reader(content, limit), content, what, wanted)
     if W.ndim != 2 or W.shape[0] != W.shape[1] or W.shape[0] == 0:
         raise InputError(f"{what} must be a square matrix with a row for each node, got shape {W.shape}.")
     if W.dtype.kind not in "fiub":
@@ -328,6 +356,10 @@ def _matrix(kind: str, content: bytes, what: str) -> Any:
     W = _stumbling(
         lambda _: scipy.sparse.csr_array(W, dtype=np.float32 if single else np.float64), content, what, wanted
     )
+    return _finite(W, what)
+
+
+def _finite(W: Any, what: str) -> Any:
     W.sum_duplicates()
     if not np.isfinite(W.data).all():
         bad = int((~np.isfinite(W.data)).sum())
@@ -335,11 +367,29 @@ def _matrix(kind: str, content: bytes, what: str) -> Any:
     return W
 
 
+def _summable(W: Any, what: str) -> Any:
+    """Refuse finite weights whose sum at a node is not: there would be no degree."""
+    if _largest(W.data) > np.finfo(W.dtype).max / W.shape[0]:
+        with np.errstate(over="ignore"):
+            bad = int((~np.isfinite(abs(W).sum(axis=1))).sum())
+        if bad:
+            raise InputError(
+                f"{what} must have weights with a finite sum at every node, "
+                f"got {bad} where it is infinite: scale them down."
+            )
+    return W
+
+
 def _symmetric(W: Any, what: str) -> Any:
-    gap, size = (float(abs(A).max()) if A.nnz else 0.0 for A in (W - W.T, W))
+    gap, size = (_largest((W - W.T).data), _largest(W.data))
     if gap > _checks.SYMMETRY_EPS * np.finfo(W.dtype).eps * size:
         raise _checks.asymmetric(gap, what)
     return W
+
+
+def _largest(values: np.ndarray) -> float:
+    """Return the largest modulus, without an array of moduli."""
+    return max(float(values.max()), -float(values.min())) if values.size else 0.0
 
 
 def _only_array(names: list[str], what: str) -> str:
@@ -354,14 +404,27 @@ def _only_array(names: list[str], what: str) -> str:
     return found
 
 
-def _from_graphml(content: bytes, what: str, add_up: bool) -> GraphFile:
+def _from_edges(edges: Edges, num_nodes: int | None, what: str, add_up: bool) -> GraphFile:
+    if edges.names is None:
+        rows, numbers = rows_of_numbers(edges.ends, num_nodes)
+    else:
+        rows, numbers = edges.ends, np.array(edges.names)
+    weights = edges.weights
+    del edges  # its numbers are as large as the rows
+    return GraphFile(_summable(adjacency(rows, weights, len(numbers), what, add_up=add_up), what), numbers)
+
+
+def _from_graphml(content: bytes, what: str, add_up: bool, limit: Limit) -> GraphFile:
     graph = parse_graphml(content, what)
+    if not graph.nodes:
+        raise InputError(f"{what} must hold a graph with at least one node, got none.")
+    check_names(graph.nodes, limit)
     nodes = np.array(list(graph.nodes))
     n = len(nodes)
-    if not n:
-        raise InputError(f"{what} must hold a graph with at least one node, got none.")
     ends = np.array([graph.nodes[end] for pair in graph.ends for end in pair], dtype=np.int64).reshape(-1, 2).T
     weights = np.array(graph.weights, dtype=np.float64)
     if graph.directed:  # then both directions have to be there
-        return GraphFile(_symmetric(scipy.sparse.csr_array((weights, tuple(ends)), shape=(n, n)), what), nodes)
-    return GraphFile(adjacency(ends, weights, n, what, add_up=add_up), nodes)
+        W = _symmetric(_finite(scipy.sparse.csr_array((weights, tuple(ends)), shape=(n, n)), what), what)
+    else:
+        W = adjacency(ends, weights, n, what, add_up=add_up)
+    return GraphFile(_summable(W, what), nodes)

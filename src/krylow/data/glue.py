@@ -16,6 +16,7 @@ from pathlib import Path
 
 from krylow import _checks
 from krylow._checks import InputError
+from krylow._extras import install_line
 from krylow.data.local import VARIABLE, DataNotFoundError, cache_folder, data_folder
 
 SPLITS = ("train", "dev")
@@ -145,7 +146,7 @@ def _fetch(name: str, split: str, layout: _Layout) -> TextPairs:
     try:
         from datasets import load_dataset
     except ImportError as error:
-        raise _missing(layout, split, "fetching it needs datasets: pip install 'krylow[nlp]'") from error
+        raise _missing(layout, split, f"fetching it needs datasets: {install_line('nlp')}") from error
     try:
         table = load_dataset("nyu-mll/glue", name, split={"train": "train", "dev": "validation"}[split])
     except Exception as error:  # whatever the network or the server did, the way out is the same

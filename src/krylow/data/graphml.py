@@ -108,10 +108,10 @@ def parse_graphml(content: bytes, what: str) -> GraphML:
         parser.close()
     except InputError:
         raise
-    except (ParseError, ValueError) as error:
-        raise InputError(f"{what} must be a whole GraphML file: {error}.") from None
     except KeyError as error:
         raise InputError(f"{what} must be a GraphML file, got a node or edge without {error}.") from None
+    except (ParseError, ValueError, LookupError) as error:  # a lookup: an encoding that nobody knows
+        raise InputError(f"{what} must be a whole GraphML file: {error}.") from None
     graph = target.graph
     if not target.graphs:
         raise InputError(f"{what} must hold a graph, got a GraphML file without one.")

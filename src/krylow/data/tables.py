@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
 from krylow._checks import InputError
-from krylow.data.edge_lists import content, fields, is_number, malformed, separator
+from krylow.data.edge_lists import BATCH, content, fields, is_number, malformed, separator
+from krylow.data.limits import Limit
 
+#: Bytes that a name takes as an object of its own.
+NAME_BYTES = 80
 #: What the column that names the nodes may be called; the last is how pandas writes an index without a name.
 NODE_COLUMNS = ("node", "nodes", "id", "name", "label", "index", "")
 
@@ -44,7 +49,7 @@ class Table:
         return replace(self, values=values)
 
 
-def parse_table(text: str, what: str) -> Table:
+def parse_table(text: str, what: str, limit: Limit | None = None) -> Table:
     """Read a table of numbers; see :func:`krylow.data.files.read_signals` for what it may look like.
 
     Parameters
@@ -53,28 +58,49 @@ def parse_table(text: str, what: str) -> Table:
         The whole file.
     what
         How messages call the file.
+    limit
+        The most memory that it may take. None: any.
     """
-    lines = content(text)
+    lines = list(islice(content(text), 2))
     if not lines:
         raise InputError(f"{what} must hold a row of numbers for each node, got an empty file.")
     mark = separator(lines[0])
-    first = fields(lines[0], mark)
+    first = fields(lines[0], mark, what)
     header = all(part and not is_number(part) for part in first[1:] or first)
     body = lines[1:] if header else lines
     if not body:
         raise InputError(f"{what} must hold a row of numbers for each node, got one line: {lines[0][:60]!r}.")
-    start = fields(body[0], mark)
+    start = fields(body[0], mark, what)
     named = len(start) > 1 and (not is_number(start[0]) or (header and first[0].lower() in NODE_COLUMNS))
     used = range(int(named), len(start))
+    rows = islice(content(text), int(header), None)
+    nodes: list[str] | None = [] if named else None
     try:
-        values = np.loadtxt(body, delimiter=mark, comments=None, quotechar='"', usecols=used, ndmin=2)
-        nodes = [fields(line, mark)[0] for line in body] if named else None
+        values = np.loadtxt(
+            rows if nodes is None else _noting(rows, mark, what, nodes, limit),
+            delimiter=mark,
+            comments=None,
+            quotechar='"',
+            usecols=used,
+            ndmin=2,
+        )
+    except InputError:
+        raise
     except ValueError:
         raise malformed(text, mark, len(start), "a row of numbers", what, numbers=used) from None
     if header and len(first) != len(start):
         raise InputError(f"{what} must name every column, got {len(first)} names for {len(start)} columns.")
     columns = first[int(named) :] if header else None
     return Table(values, columns, nodes, first[0] if header and named else "node")
+
+
+def _noting(rows: Iterable[str], mark: str | None, what: str, nodes: list[str], limit: Limit | None) -> Iterator[str]:
+    """Give the rows as they are, and write down the name that each begins with."""
+    for row in rows:
+        nodes.append(fields(row, mark, what)[0])
+        if limit is not None and len(nodes) % BATCH == 0:
+            limit.check(NAME_BYTES * len(nodes), f"{len(nodes)} names or more in lines that short")
+        yield row
 
 
 def format_table(table: Table, mark: str) -> str:

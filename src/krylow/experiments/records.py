@@ -122,7 +122,7 @@ class Record:
         path = Path(path)
         try:
             content = json.loads(path.read_bytes())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RecordError(f"{path} is damaged, not whole JSON ({error}): remove it and run again.") from error
         form = content.pop("format", None) if isinstance(content, dict) else None
         if form != FORMAT:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from krylow._extras import install_line
 from krylow.certify import Status, Subspace
 from krylow.linalg.bounds import davis_kahan
 from krylow.refine.ritz import settled
@@ -24,10 +25,10 @@ ZERO_EPS = 32
 def missing_extra(module: str, package: str, extra: str) -> ImportError:
     """Return the error that says which extra is not installed, and the line that installs it.
 
-    >>> missing_extra("krylow.integrations.pyg", "torch_geometric", "pyg")
-    ImportError('krylow.integrations.pyg needs torch_geometric, which is not installed: pip install krylow[pyg]')
+    >>> missing_extra("krylow.x", "torch_geometric", "pyg")
+    ImportError("krylow.x needs torch_geometric, which is missing: pip install '.[pyg]' in a clone of krylow")
     """
-    return ImportError(f"{module} needs {package}, which is not installed: pip install krylow[{extra}]")
+    return ImportError(f"{module} needs {package}, which is missing: {install_line(extra)}")
 
 
 def fixed_signs(basis: Tensor) -> Tensor:

@@ -7,8 +7,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
+from torch import Tensor
 
 from krylow import _files
 from krylow._checks import InputError
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 FORMAT = "krylow-unrolled-lanczos-1"
 #: The starts that a file may name: a file chooses among these, and nothing else is looked up.
 PROBES = {probe.__name__: probe for probe in (GaussianProbe, InversePolynomialProbe, RootProbe)}
+#: The options of a network that are numbers of parameters.
+LENGTHS = ("m", "degree", "count")
 SHIPPED = Path(__file__).parent.parent / "weights"
 
 
@@ -36,8 +40,6 @@ def load(name: str | PathLike[str]) -> UnrolledLanczos:
 
     The card (data, loss, seeds, test error, products) is at ``net.card``.
     """
-    from krylow.nn.unrolled import UnrolledLanczos
-
     path = _find(name)
     try:
         with safe_open(path, framework="pt") as file:
@@ -52,16 +54,45 @@ def load(name: str | PathLike[str]) -> UnrolledLanczos:
         )
     try:
         config = json.loads(header["config"])
-        probe_config = dict(config["probe"])
-        probe = PROBES[probe_config.pop("type")](**probe_config)
-        options = {"reorthogonalize": bool(config.get("reorthogonalize", False))}
-        net = UnrolledLanczos(config["k"], config["m"], probe, **options, gammas=config.get("gammas", "square"))
+        _check_lengths(config, tensors)
+        with torch.device("meta"):  # shapes without memory: a few bytes can declare any
+            _check_shapes(_build(config), tensors)
+        net = _build(config)
         net.to(tensors["upsilon1"].dtype)
         net.load_state_dict(tensors)
         net.card = json.loads(header.get("card", "{}"))
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
         raise InputError(f"{path} holds a configuration that does not fit its parameters: {error}") from error
+    bad = [key for key, tensor in tensors.items() if not torch.isfinite(tensor).all()]
+    if bad:
+        raise InputError(
+            f"{path} must hold finite parameters, got NaN or infinite ones in {', '.join(bad)}: train again."
+        )
     return net
+
+
+def _build(config: dict[str, Any]) -> UnrolledLanczos:
+    from krylow.nn.unrolled import UnrolledLanczos
+
+    of_probe = dict(config["probe"])
+    probe = PROBES[of_probe.pop("type")](**of_probe)
+    options = {"reorthogonalize": bool(config.get("reorthogonalize", False)), "gammas": config.get("gammas", "square")}
+    return UnrolledLanczos(config["k"], config["m"], probe, **options)
+
+
+def _check_lengths(config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Refuse lengths beyond all that the file holds: to build such a network takes time and memory without end."""
+    held = sum(tensor.numel() for tensor in tensors.values())
+    for option, value in {"m": config["m"], **dict(config["probe"])}.items():
+        if option in LENGTHS and isinstance(value, int) and value > held:
+            raise ValueError(f"{option} = {value} where the file holds {held} numbers")
+
+
+def _check_shapes(net: UnrolledLanczos, tensors: dict[str, Tensor]) -> None:
+    for key, tensor in net.state_dict().items():
+        if key not in tensors or tensors[key].shape != tensor.shape:
+            got = tuple(tensors[key].shape) if key in tensors else "nothing"
+            raise ValueError(f"{key} must have shape {tuple(tensor.shape)}, got {got}")
 
 
 def _find(name: str | PathLike[str]) -> Path:

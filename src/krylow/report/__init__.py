@@ -2,7 +2,7 @@
 
 The page is a single file without any network: style, data and plotly.js are inside. It is made of sections
 (:mod:`krylow.report.sections`), each of which draws the records of one kind and leaves itself out where there are none.
-Needs plotly and jinja2: ``pip install 'krylow[report]'``.
+Needs plotly and jinja2, the extra ``report``.
 """
 
 from __future__ import annotations

@@ -82,7 +82,11 @@ def load_state(training: PopulationTraining, path: Path, asked: dict[str, Any]) 
         raise InputError(f"{path} is not a whole state ({error}): remove it to start anew.") from error
     if header.get("format") != FORMAT:
         raise InputError(f"{path} must be a training state ({FORMAT}), got {header.get('format')!r}: remove it.")
-    if json.loads(header["asked"]) != json.loads(json.dumps(asked)):
+    try:
+        before = json.loads(header["asked"])
+    except (KeyError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not a whole state ({error}): remove it to start anew.") from error
+    if before != json.loads(json.dumps(asked)):
         raise InputError(f"{path} is the state of a run with other settings: remove it, or choose another folder.")
     training.finished = int(header["finished"])
     training.best_error, training.best_epoch = tensors["best_error"], tensors["best_epoch"]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from krylow._checks import InputError
+from krylow._extras import install_line
 
 #: What limits the threads of the libraries.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -242,7 +243,7 @@ def check_packages(solvers: list[str]) -> None:
     for name in solvers:
         package = SOLVERS[name].package
         if package is not None and find_spec(package) is None:
-            raise InputError(f"{name} needs {package}: pip install 'krylow[bench]', or leave it out of --solvers.")
+            raise InputError(f"{name} needs {package}: {install_line('bench')}, or leave it out of --solvers.")
 
 
 if __name__ == "__main__":

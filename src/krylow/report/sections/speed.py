@@ -12,7 +12,10 @@ from krylow.report import figures as f
 from krylow.report.blocks import Chart, Missing, Section, Text, Variant
 from krylow.report.sources import Source, of_kind
 
-_CASE = re.compile(r"(?P<family>.+) n=(?P<n>\d+)(?: x(?P<graphs>\d+))?")
+#: The name of a case: family, nodes, then graphs in the batch or frequencies kept, where they are not the only ones.
+_CASE = re.compile(r"(?P<family>.+) n=(?P<n>\d+)(?: x(?P<graphs>\d+))?(?: k=(?P<k>\d+))?")
+#: The status of a method that does not take a case, whose time says nothing.
+REFUSED = "refused"
 
 
 def crossover(sources: Sequence[Source]) -> Section | Missing:
@@ -22,18 +25,23 @@ def crossover(sources: Sequence[Source]) -> Section | Missing:
     if not found:
         return Missing(title, "python benchmarks/crossover.py --out results/crossover")
     source = max(found, key=lambda source: source.record.started)
-    families: dict[str, dict[str, list[tuple[int, float, str]]]] = {}
+    given = source.config["k"]
+    least = min(given) if isinstance(given, list) else given  # what a case keeps whose name does not say it
+    cases: dict[tuple[str, int], dict[str, list[tuple[int, float, str]]]] = {}
     for name, case in source.results.items():
         match = _CASE.fullmatch(name)
         if match is None:
             raise ValueError(f"{name!r} is no case of this benchmark")
-        curves = families.setdefault(match["family"], {})
+        curves = cases.setdefault((match["family"], int(match["k"] or least)), {})
         for method, seconds in case["seconds"].items():
-            point = (int(match["n"]), seconds / int(match["graphs"] or 1), case["status"][method])
-            curves.setdefault(method, []).append(point)
-    variants = [Variant({"graphs": family}, _by_nodes(curves)) for family, curves in families.items()]
+            points = curves.setdefault(method, [])
+            if case["status"][method] != REFUSED:
+                points.append((int(match["n"]), seconds / int(match["graphs"] or 1), case["status"][method]))
+    place = {family: i for i, (family, _) in reversed(list(enumerate(cases)))}  # a family stays where it first is
+    ordered = sorted(cases.items(), key=lambda item: place[item[0][0]])
+    variants = [Variant({"graphs": family, "K": str(k)}, _by_nodes(curves)) for (family, k), curves in ordered]
     intro = (
-        f"Seconds a graph for the K = {source.config['k']} lowest frequencies, asked for to an error of 1e-3, "
+        "Seconds a graph for the K lowest frequencies, asked for to an error of 1e-3, "
         "float64, one thread, every method at its defaults; dense graphs in batches, sparse ones alone."
     )
     chart = Chart("crossover", variants, "Hover for the certificate's word on each answer.")
@@ -54,6 +62,7 @@ def _by_nodes(curves: dict[str, list[tuple[int, float, str]]]) -> dict[str, Any]
             hovertemplate="<b>%{fullData.name}</b>, %{x} nodes<br>%{y:.3s}s a graph<br>%{customdata}<extra></extra>",
         )
         for (method, points), color in zip(curves.items(), f.CYCLE, strict=False)
+        if points
     ]
     nodes = {n for points in curves.values() for n, _, _ in points}
     marks = {"tickvals": sorted(nodes), "ticktext": [f"{n:g}" for n in sorted(nodes)]}
