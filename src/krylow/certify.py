@@ -209,6 +209,8 @@ def _from_evidence(sub: Subspace, evidence: Evidence) -> Certificate:
     """Return the certificate of one large graph from what its refinement measured: no product is spent again."""
     L, k, basis = sub.operator, sub.k, sub.basis
     unique = evidence.well_defined >= k
+    if sub.cutoff is not None:  # the first frequency that was dropped has to be known to be above it
+        unique = unique and evidence.floor > sub.cutoff
     status = Status.NO_GAP if not unique else Status.MAX_STEPS
     if unique and evidence.error <= sub.tol:
         status = Status.CONVERGED

@@ -141,7 +141,8 @@ def subspace(
     options = Options(tol, m, generator, weights, max_products, callback)
     why = "asked for"
     if method == "auto":
-        method, why = choose(L, k or smallest, weights)
+        # A small graph is decomposed for a cutoff; of a large one few frequencies are expected below it.
+        method, why = choose(L, k or (smallest if smallest <= PROOF_LIMIT else 1), weights)
     recipe = RECIPES[_checks.choice(method, METHODS, "method")]
     found = recipe(L, k, options) if k is not None else up_to(L, float(cutoff or 0.0), method, options)
     return replace(found, method=method, why=f"{why}; {found.why}" if found.why else why, tol=tol)

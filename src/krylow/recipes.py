@@ -23,7 +23,7 @@ from dataclasses import replace
 
 import torch
 
-from krylow import large
+from krylow import counting, large
 from krylow._checks import InputError
 from krylow.answers import Options, refined, result
 from krylow.certify import Subspace
@@ -162,7 +162,7 @@ def _shift_invert(L: Operator, k: int, options: Options) -> Subspace:
 
 
 def up_to(L: Operator, cutoff: float, method: str, options: Options) -> Subspace:
-    """Keep every Ritz value up to the cutoff: all at once where the method is exact, else with a growing k."""
+    """Keep every Ritz value up to the cutoff: all at once if that is exact; counted first in a large graph."""
     if method == "exact":
         dense = lifted_dense(L)
         values, _ = eigh(dense)
@@ -171,19 +171,11 @@ def up_to(L: Operator, cutoff: float, method: str, options: Options) -> Subspace
         k = max(1, int(kept.max()))
         _, basis = lowest_eigenspace(dense, k, kept)
         return _cut(result(L, basis, torch.where(real, values, torch.inf), 0, 0), cutoff, exact=True)
-    smallest = int(L.sizes.min())
-    k = min(8, smallest)
     with torch.no_grad():
-        found = RECIPES[method](L, k, options)
-        while k < smallest and bool((found.ritz_values[..., -1] <= cutoff).any()):
-            k = min(2 * k, smallest)
-            found = RECIPES[method](L, k, options)
-    if bool(((found.ritz_values[..., -1] <= cutoff) & (L.sizes > k)).any()):
-        raise InputError(
-            f"the cutoff must keep at most as many frequencies as the smallest graph has nodes, {smallest}, got "
-            f'{cutoff}, which keeps more in a larger one: use method="exact", or filter the graphs apart.'
-        )
-    found = _cut(found, cutoff)
+        if counting.is_counted(L) and method not in ("lanczos", "unrolled"):
+            found = counting.up_to(L, cutoff, method, RECIPES[method], options)
+        else:
+            found = _cut(_grown(L, cutoff, method, options), cutoff)
     if not (torch.is_grad_enabled() and L.requires_grad):
         return found
     # The gradient is that of the space that was kept, not of the larger one that was computed.
@@ -192,6 +184,22 @@ def up_to(L: Operator, cutoff: float, method: str, options: Options) -> Subspace
     within = found.ritz_values.isfinite()
     theta = torch.where(within, found.ritz_values, torch.zeros_like(found.ritz_values))
     return replace(found, basis=attach_gradient(L, found.basis, theta) * within[..., None, :])
+
+
+def _grown(L: Operator, cutoff: float, method: str, options: Options) -> Subspace:
+    """Return the answer for a k that is doubled until the last Ritz value of every graph is above the cutoff."""
+    smallest = int(L.sizes.min())
+    k = min(8, smallest)
+    found = RECIPES[method](L, k, options)
+    while k < smallest and bool((found.ritz_values[..., -1] <= cutoff).any()):
+        k = min(2 * k, smallest)
+        found = RECIPES[method](L, k, options)
+    if bool(((found.ritz_values[..., -1] <= cutoff) & (L.sizes > k)).any()):
+        raise InputError(
+            f"the cutoff must keep at most as many frequencies as the smallest graph has nodes, {smallest}, got "
+            f'{cutoff}, which keeps more in a larger one: use method="exact", or filter the graphs apart.'
+        )
+    return found
 
 
 def _cut(found: Subspace, cutoff: float, *, exact: bool = False) -> Subspace:

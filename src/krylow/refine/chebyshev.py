@@ -214,6 +214,8 @@ class Outcome:
         Whether by Ctrl-C.
     hidden
         Whether its start, which was not random, may hide something.
+    errors
+        ``(wanted,)`` the error of the first 1, 2, ... vectors of the block; None: not measured.
     """
 
     error: float
@@ -221,6 +223,7 @@ class Outcome:
     settled: bool = False
     interrupted: bool = False
     hidden: bool = False
+    errors: Tensor | None = None
 
 
 def refine_block(
@@ -321,7 +324,9 @@ def judge(block: FilteredBlock, D: Operator, k: int, tol: float, *, mixing: Tens
     mixing = block.align(D, tol) if mixing is None else mixing
     mixed = [float(mixing[:j, j:].square().clamp(max=1).sum()) / j for j in range(1, k + 1)]
     apart = [j for j, part in enumerate(mixed, start=1) if part <= tol]
-    return Outcome(block.error(k) + min(mixed[-1], 1.0), max(apart, default=0))
+    leaks = block.leakage[:k].double().cpu().square().cumsum(0) / torch.arange(1, k + 1)
+    errors = leaks + torch.tensor(mixed, dtype=torch.float64).clamp(max=1)
+    return Outcome(block.error(k) + min(mixed[-1], 1.0), max(apart, default=0), errors=errors)
 
 
 def conclude(D: Operator, block: FilteredBlock, k: int, outcome: Outcome, tol: float) -> Ritz:
@@ -337,7 +342,10 @@ def conclude(D: Operator, block: FilteredBlock, k: int, outcome: Outcome, tol: f
     floor = float(following) if following.numel() else math.inf
     theta, basis, residuals = block.finish(D, wanted, again=not rough(tol))
     apart = outcome.well_defined if outcome.settled else k  # of gaps that may still show nothing is claimed
-    evidence = Evidence(error=DOUBT * outcome.error, floor=floor, well_defined=apart, residuals=residuals)
+    errors = None if outcome.errors is None else DOUBT * _beside_null(outcome.errors, k - wanted)
+    evidence = Evidence(
+        error=DOUBT * outcome.error, floor=floor, well_defined=apart, residuals=residuals, errors=errors
+    )
     return Ritz(
         theta=torch.cat([theta, following.to(theta)]),
         X=basis,
@@ -345,6 +353,12 @@ def conclude(D: Operator, block: FilteredBlock, k: int, outcome: Outcome, tol: f
         interrupted=outcome.interrupted,
         evidence=evidence,
     )
+
+
+def _beside_null(errors: Tensor, known: int) -> Tensor:
+    """Return the errors of the first 1, 2, ... vectors where ``known`` null vectors, which have none, come first."""
+    counts = torch.arange(1, errors.numel() + 1)
+    return torch.nn.functional.pad(errors * counts / (counts + known), (known, 0))
 
 
 def working_precision(L: Operator, tol: float) -> Operator:

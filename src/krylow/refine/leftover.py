@@ -121,7 +121,7 @@ class Leftover:
         total = (moved + mixed) * counts / (counts + hidden)
         good = counts[total <= tol]
         unique = int(good[-1]) if good.numel() else 0
-        return Outcome(float(total[-1].clamp(max=1)), hidden + unique)
+        return Outcome(float(total[-1].clamp(max=1)), hidden + unique, errors=(moved + mixed).clamp(max=1))
 
 
 def _following(ratio: Tensor) -> Tensor:
@@ -140,8 +140,17 @@ def beyond_rounding(pairs: Ritz, theta: Tensor, k: int, hidden: int) -> Ritz:
     off = (exact[hidden:k] - theta[: k - hidden]).abs()
     apart = torch.nonzero(exact[1 : k + 1] - exact[:k] > 2 * off.max())
     unique = int(apart[-1]) + 1 if apart.numel() else 0
-    mixed = float((off / (exact[k] - exact[hidden:k] - off).clamp(min=off)).nan_to_num().square().sum()) / k
+    mixed = [_mixed(off[: max(0, j - hidden)], exact[hidden:j], exact[j]) / j for j in range(1, k + 1)]
+    errors = evidence.errors
     evidence = replace(
-        evidence, error=min(1.0, evidence.error + DOUBT * mixed), well_defined=min(evidence.well_defined, unique)
+        evidence,
+        error=min(1.0, evidence.error + DOUBT * mixed[-1]),
+        well_defined=min(evidence.well_defined, unique),
+        errors=None if errors is None else (errors + DOUBT * torch.tensor(mixed, dtype=errors.dtype)).clamp(max=1),
     )
     return replace(pairs, evidence=evidence)
+
+
+def _mixed(off: Tensor, below: Tensor, following: Tensor) -> float:
+    """Return what frequencies ``below`` a following one are mixed with it, being off by so much."""
+    return float((off / (following - below - off).clamp(min=off)).nan_to_num().square().sum())

@@ -134,6 +134,12 @@ def preconditioned_subspace(
     return pairs
 
 
+def _with_part(outcome: Outcome, part: float) -> Outcome:
+    """Return an outcome whose errors are larger by what clusters may still hold."""
+    errors = None if outcome.errors is None else outcome.errors + part
+    return replace(outcome, error=outcome.error + part, errors=errors)
+
+
 def _single_suffices(D: SparseOperator, first: float, tol: float) -> bool:
     rounding = torch.finfo(torch.float32).eps * float(D.diagonal().abs().max())
     return tol >= SINGLE_TOL and rounding <= SINGLE_SCALE * abs(first) and fits_single(D)
@@ -366,7 +372,7 @@ class Search:
             if self._complete:
                 judged = left.judged(step, self.theta, self.k - self.wanted, tol, eps)
                 # Steps hardly see what the vectors of clusters were off by.
-                self.outcome = replace(judged, error=judged.error + PART * tol) if self._stiff else judged
+                self.outcome = _with_part(judged, PART * tol) if self._stiff else judged
             if watch is not None:
                 watch.report(self.outcome.error)
             still = still + 1 if left.leaks <= SETTLED * tol and not self.outcome.error < STILL * before else 0

@@ -31,6 +31,8 @@ class Evidence:
         ``(k,)`` residual norms of the Ritz pairs inside the k-dimensional subspace.
     proved
         Whether the floor is a proved lower bound of $\lambda_{k+1}$: all frequencies below it were counted.
+    errors
+        ``(k,)`` the same estimate as ``error`` for the first 1, 2, ..., k vectors; None: not known.
     """
 
     error: float
@@ -38,6 +40,7 @@ class Evidence:
     well_defined: int
     residuals: Tensor
     proved: bool = False
+    errors: Tensor | None = None
 
 
 @dataclass(frozen=True)
