@@ -66,10 +66,13 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
 
     def filtered(A: Operator, start: Callable[[], Tensor], watch: Watch, **how: Any) -> Ritz | None:
         limit = options.max_products or 4000 * width
-        return filtered_subspace(A, start, k, tol=options.tol, max_products=limit, watch=watch, **how)
+        cutoff = options.cutoff
+        return filtered_subspace(A, start, k, tol=options.tol, max_products=limit, watch=watch, cutoff=cutoff, **how)
 
     def planted(A: Operator, null: NullSpace | None, communities: Tensor | None, watch: Watch) -> Ritz | None:
         if communities is None or null is None or not null.lowest:  # gaps are told by factors, above zero
+            return None
+        if options.cutoff is not None:
             return None
         assert isinstance(A, SparseOperator)
         X = community_block(A, _null_vector(A, null), communities, k, width, options.generator)
@@ -100,15 +103,23 @@ def multilevel(L: Operator, k: int, options: Options) -> Subspace:
     def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
         S = A if isinstance(A, SparseOperator) else _sparse(A)
         looped = null is None or null.count < null.components  # one guard tells too little of errors there
+        # So it does of a frequency that has to be above a cutoff.
+        several = looped or options.cutoff is not None
+
+        def wide(k: int) -> int:
+            return _width(L, k, options, guards=GUARDS if several or k >= NARROW else 1, line=NARROW)
+
         pairs = multilevel_subspace(
             S,
             _null_vector(A, null),
             k,
-            _width(L, k, options, guards=GUARDS, line=NARROW) if looped else width,
+            wide(k),
             tol=options.tol,
             max_products=options.max_products or 4000 * width,
             generator=options.generator or torch.Generator(device=A.device).manual_seed(0),
             watch=Watch(S, options.tol, options.callback),
+            cutoff=options.cutoff,
+            width_of=wide,
         )
         if S is not A:
             A.products += S.products
@@ -136,6 +147,7 @@ def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
             max_products=options.max_products or 4000 * width,
             generator=options.generator or torch.Generator(device=A.device).manual_seed(0),
             watch=Watch(A, options.tol, options.callback),
+            cutoff=options.cutoff,
         )
 
     return _solved(L, k, run, f"a block of {width} vectors, filtered and corrected through the diagonal")

@@ -164,18 +164,15 @@ def _shift_invert(L: Operator, k: int, options: Options) -> Subspace:
 def up_to(L: Operator, cutoff: float, method: str, options: Options) -> Subspace:
     """Keep every Ritz value up to the cutoff: all at once if that is exact; counted first in a large graph."""
     if method == "exact":
-        dense = lifted_dense(L)
-        values, _ = eigh(dense)
-        real = torch.arange(L.n, device=L.device) < L.sizes[..., None]
-        kept = ((values <= cutoff) & real).sum(-1)
-        k = max(1, int(kept.max()))
-        _, basis = lowest_eigenspace(dense, k, kept)
-        return _cut(result(L, basis, torch.where(real, values, torch.inf), 0, 0), cutoff, exact=True)
+        return _exact_up_to(L, cutoff)
     with torch.no_grad():
         if counting.is_counted(L) and method not in ("lanczos", "unrolled"):
-            found = counting.up_to(L, cutoff, method, RECIPES[method], options)
+            counted = counting.up_to(L, cutoff, method, RECIPES[method], options)
         else:
-            found = _cut(_grown(L, cutoff, method, options), cutoff)
+            counted = _cut(_grown(L, cutoff, method, options), cutoff)
+    if counted is None:
+        return replace(_exact_up_to(L, cutoff), why="decomposed, since the cutoff keeps over a quarter of all")
+    found = counted
     if not (torch.is_grad_enabled() and L.requires_grad):
         return found
     # The gradient is that of the space that was kept, not of the larger one that was computed.
@@ -184,6 +181,16 @@ def up_to(L: Operator, cutoff: float, method: str, options: Options) -> Subspace
     within = found.ritz_values.isfinite()
     theta = torch.where(within, found.ritz_values, torch.zeros_like(found.ritz_values))
     return replace(found, basis=attach_gradient(L, found.basis, theta) * within[..., None, :])
+
+
+def _exact_up_to(L: Operator, cutoff: float) -> Subspace:
+    dense = lifted_dense(L)
+    values, _ = eigh(dense)
+    real = torch.arange(L.n, device=L.device) < L.sizes[..., None]
+    kept = ((values <= cutoff) & real).sum(-1)
+    k = max(1, int(kept.max()))
+    _, basis = lowest_eigenspace(dense, k, kept)
+    return _cut(result(L, basis, torch.where(real, values, torch.inf), 0, 0), cutoff, exact=True)
 
 
 def _grown(L: Operator, cutoff: float, method: str, options: Options) -> Subspace:

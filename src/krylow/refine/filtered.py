@@ -97,6 +97,8 @@ class FilteredBlock:
         ``(s,)`` float64 residual norms of L of the turned vectors, with their rounding, where a product has told them.
     leakage
         ``(s,)`` float64 norms of what each vector holds of frequencies outside the block, as far as the filter tells.
+    doubt
+        ``(s,)`` float64 by how much each frequency may still fall, by estimate; infinite before a product has shown it.
     noise
         What the last filter's rounding leaves in a vector.
     hidden
@@ -125,6 +127,7 @@ class FilteredBlock:
         self.noise, self.hidden = 0.0, 0.0
         self.theta = torch.full((s,), torch.inf, dtype=torch.float64)
         self.residuals: Tensor | None = None
+        self.doubt = torch.full_like(self.theta, torch.inf)
         self.leakage = torch.ones(s, dtype=torch.float64)
         self._swept = 0, high, self.leakage  # degree and interval of the last sweep, and what leaked before it
 
@@ -333,6 +336,15 @@ class FilteredBlock:
         """Take the known null vectors, which grow from rounding the most, out of X in place; return it."""
         return X if self.beside is None else self.beside.remove_(X)
 
+    def count(self, cutoff: float) -> int:
+        """Return how many of the block's frequencies are up to a cutoff."""
+        return int((self.theta <= cutoff).sum())
+
+    def straddles(self, cutoff: float, doubted: float) -> bool:
+        """Return whether the first frequency above a cutoff stays there, falling by its doubt so many times."""
+        j = self.count(cutoff)
+        return j < self.theta.numel() and float(self.theta[j] - doubted * self.doubt[j]) > cutoff
+
     def error(self, k: int) -> float:
         """Return what the first k vectors leak, as an estimate of their normalised squared error."""
         if self.sweeps < 2:  # nothing has been foretold yet that could have come true
@@ -371,7 +383,8 @@ class FilteredBlock:
         leakage = self.leakage.cummax(0).values  # a vector beyond another leaks no less, whatever was measured
         at = (size / leakage).clamp(max=self.high - min(self.lowest, 0.0)).sqrt()
         coupling = residuals.abs() / at / at[:, None] + OVERLAP * size[:, None] * leakage + made.rounding
-        return self.mixed(coupling, size * leakage + made.rounding)
+        self.doubt = size * leakage + made.rounding
+        return self.mixed(coupling, self.doubt)
 
     def mixed(self, coupling: Tensor, doubt: Tensor, theta: Tensor | None = None) -> Tensor:
         """Return couplings ``(s, s)`` over differences of frequencies, less the doubt ``(s,)`` about each of them.

@@ -56,6 +56,8 @@ class Leftover:
         most, and of all.
     leaks
         The part of the wanted vectors that is still to come.
+    doubt
+        ``(s,)`` by how much each frequency of the block may still fall, as it was judged last.
     stalled
         Whether steps lead nowhere.
     """
@@ -66,6 +68,7 @@ class Leftover:
         self._ratio: Tensor | None = None
         self._least, self._idle = math.inf, 0
         self.most = self.last = self.leaks = math.inf
+        self.doubt = torch.empty(0, dtype=torch.float64)
 
     @property
     def stalled(self) -> bool:
@@ -113,7 +116,7 @@ class Leftover:
         """
         moved, wanted = CAUTION * self.most * step.moved, step.moved.numel()
         S = self.last * step.coupled.abs() + ROUNDING * eps * theta[:wanted].abs().max()
-        doubt = S.diagonal()
+        doubt = self.doubt = S.diagonal()
         apart = (theta - theta[:, None]).abs() - (doubt + doubt[:, None])
         mixing = (S / apart.clamp(min=torch.finfo(torch.float64).tiny)).square().clamp(max=1)
         counts = torch.arange(1, wanted + 1)
@@ -121,7 +124,7 @@ class Leftover:
         total = (moved + mixed) * counts / (counts + hidden)
         good = counts[total <= tol]
         unique = int(good[-1]) if good.numel() else 0
-        return Outcome(float(total[-1].clamp(max=1)), hidden + unique, errors=(moved + mixed).clamp(max=1))
+        return Outcome(float(total[-1].clamp(max=1)), hidden + unique)
 
 
 def _following(ratio: Tensor) -> Tensor:
@@ -140,17 +143,8 @@ def beyond_rounding(pairs: Ritz, theta: Tensor, k: int, hidden: int) -> Ritz:
     off = (exact[hidden:k] - theta[: k - hidden]).abs()
     apart = torch.nonzero(exact[1 : k + 1] - exact[:k] > 2 * off.max())
     unique = int(apart[-1]) + 1 if apart.numel() else 0
-    mixed = [_mixed(off[: max(0, j - hidden)], exact[hidden:j], exact[j]) / j for j in range(1, k + 1)]
-    errors = evidence.errors
+    mixed = float((off / (exact[k] - exact[hidden:k] - off).clamp(min=off)).nan_to_num().square().sum()) / k
     evidence = replace(
-        evidence,
-        error=min(1.0, evidence.error + DOUBT * mixed[-1]),
-        well_defined=min(evidence.well_defined, unique),
-        errors=None if errors is None else (errors + DOUBT * torch.tensor(mixed, dtype=errors.dtype)).clamp(max=1),
+        evidence, error=min(1.0, evidence.error + DOUBT * mixed), well_defined=min(evidence.well_defined, unique)
     )
     return replace(pairs, evidence=evidence)
-
-
-def _mixed(off: Tensor, below: Tensor, following: Tensor) -> float:
-    """Return what frequencies ``below`` a following one are mixed with it, being off by so much."""
-    return float((off / (following - below - off).clamp(min=off)).nan_to_num().square().sum())

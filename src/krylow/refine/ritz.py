@@ -31,8 +31,6 @@ class Evidence:
         ``(k,)`` residual norms of the Ritz pairs inside the k-dimensional subspace.
     proved
         Whether the floor is a proved lower bound of $\lambda_{k+1}$: all frequencies below it were counted.
-    errors
-        ``(k,)`` the same estimate as ``error`` for the first 1, 2, ..., k vectors; None: not known.
     """
 
     error: float
@@ -40,7 +38,6 @@ class Evidence:
     well_defined: int
     residuals: Tensor
     proved: bool = False
-    errors: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,8 @@ class Ritz:
         Whether Ctrl-C ended the refinement before its own criterion did.
     evidence
         What the refinement knows of its error, where that is more than these residuals tell.
+    kept
+        With a cutoff: how many of the pairs are up to it; None: k was given.
     """
 
     theta: Tensor
@@ -66,6 +65,7 @@ class Ritz:
     residuals: Tensor
     interrupted: bool = False
     evidence: Evidence | None = None
+    kept: int | None = None
 
     def to(self, dtype: torch.dtype) -> Ritz:
         """Return the pairs in a dtype."""
