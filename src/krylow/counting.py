@@ -35,6 +35,7 @@ from krylow.linalg.components import null_space
 from krylow.linalg.elimination import LIGHT, Factor
 from krylow.linalg.fill import core_fill
 from krylow.operators import FunctionOperator, Operator, SparseOperator
+from krylow.refine.chebyshev import TooManyKept
 from krylow.refine.condensed import PROOF_SLACK, core_of
 from krylow.refine.ritz import Evidence
 from krylow.refine.spectrum import single, spectrum_top
@@ -46,7 +47,9 @@ Recipe = Callable[[Operator, int, Options], Subspace]
 BLOCKS = ("chebyshev", "multilevel", "lobpcg")
 #: Random probes of an estimated count; degree of its polynomial over the root of the spectrum's width over the cutoff's
 #: height, the degrees that are worth it, and the number that is taken for granted where more would be needed.
-PROBES, SHARP, DEGREES, GRANTED = 8, 6.0, (20, 240), 8
+PROBES, SHARP, DEGREES, GRANTED = 8, 5.0, (20, 240), 8
+#: Standard deviations that an estimate is raised by: a block that is too narrow costs more than one that is too wide.
+SPREAD = 1.5
 #: Solves with a larger k that may follow the first.
 TRIALS = 12
 #: The count by pivots is made this many eps of the norm above the cutoff, beyond its own rounding.
@@ -100,7 +103,10 @@ def up_to(L: Operator, cutoff: float, method: str, recipe: Recipe, options: Opti
     if math.isfinite(count.floor):
         found = _proved(L, count, cutoff, recipe, options, products)
     elif method in BLOCKS and large.is_large(L, k) and (method != "lobpcg" or isinstance(L, SparseOperator)):
-        found = recipe(L, k, replace(_left(L, options, products), cutoff=cutoff))
+        try:
+            found = recipe(L, k, replace(_left(L, options, products), cutoff=cutoff))
+        except TooManyKept:
+            return _too_many(L, cutoff)
     else:
         found = _grown(L, k, cutoff, recipe, options, products, zeros)
     if found is None:
@@ -153,7 +159,8 @@ def _count(L: Operator, cutoff: float, method: str, high: float) -> Count:
     if A is not L:
         L.products += A.products
         L.passes += A.passes
-    return Count(max(1, round(float(estimate))), "random probes")
+    k = max(1.0, float(estimate))
+    return Count(round(k + SPREAD * (2 * k / PROBES) ** 0.5), "random probes")
 
 
 def _by_factor(L: SparseOperator, cutoff: float) -> Count | None:

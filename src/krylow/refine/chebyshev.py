@@ -274,7 +274,7 @@ def refine_block(
         while True:
             if cutoff is not None and block.sweeps:
                 kept = block.count(cutoff)
-                if kept > width - guards_beside(kept) and width < D.n:
+                if kept > width - guards_beside(kept):
                     return replace(outcome, kept=kept, narrow=True)
                 k, outcome = min(max(1, kept), width - 1), replace(outcome, kept=kept)
                 if asked < tol and kept < width - 1:  # the next one has to be known better, too
@@ -325,6 +325,10 @@ def refine_block(
         return replace(outcome, interrupted=True)
 
 
+class TooManyKept(Exception):
+    """A cutoff keeps so many frequencies of a graph that no block of it is worth it."""
+
+
 def refine_up_to(
     block: FilteredBlock,
     D: Operator,
@@ -342,17 +346,21 @@ def refine_up_to(
     """
     A = block.L
     limit = A.products + max_products
+    above = cutoff + max(0.0, block.high - cutoff) / FIRST_CUT
     while True:
         left = limit - A.products
+        if low <= cutoff:  # a filter sees no frequency above its interval's lower end
+            low = above
         outcome = refine_block(block, D, k, tol=tol, max_products=left, watch=watch, low=low, cutoff=cutoff)
         if not outcome.narrow:
             break
         k, width = outcome.kept or 1, block.X.shape[1]
-        known = 0 if block.beside is None else block.beside.count
-        wider = min(D.n - known, max(block_width(k, D.n), 2 * width))
+        wider = max(block_width(k, D.n), 2 * width)
+        if wider > D.n // 2:
+            raise TooManyKept
         source = torch.Generator(device=A.device).manual_seed(width)
         more = torch.randn(A.n, wider - width, dtype=A.dtype, device=A.device, generator=source)
-        low = max(float(block.theta[-1]), float(block.theta[0]) + 1e-7 * block.high)
+        low = above
         X, high, beside, exact_below = torch.cat([block.X, more], dim=1), block.high, block.beside, block.exact_below
         block = FilteredBlock(A, X, high, beside=beside, exact_below=exact_below)
         del X, more
@@ -428,8 +436,11 @@ def conclude(D: Operator, block: FilteredBlock, k: int, outcome: Outcome, tol: f
     floor = float(following) if following.numel() else math.inf
     if outcome.kept is not None and following.numel():  # whether it is above the cutoff is what has to be known
         floor -= DOUBT * float(block.doubt[wanted])
-    theta, basis, residuals = block.finish(D, wanted, again=not rough(tol))
+    theta, basis, residuals = block.finish(D, max(1, wanted), again=not rough(tol))
+    theta, basis, residuals = (part[..., : max(1, k)] for part in (theta, basis, residuals))
     apart = outcome.well_defined if outcome.settled else k  # of gaps that may still show nothing is claimed
+    if k == 0:  # nothing is up to the cutoff: one column that stands for none
+        apart, residuals = 1, torch.zeros_like(residuals)
     evidence = Evidence(error=DOUBT * outcome.error, floor=floor, well_defined=apart, residuals=residuals)
     return Ritz(
         theta=torch.cat([theta, following.to(theta)]),

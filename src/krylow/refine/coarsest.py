@@ -81,7 +81,12 @@ def is_factorised(C: SparseOperator) -> bool:
     """Return whether C is small enough for a factor."""
     if C.n > FACTORISED or C.device.type != "cpu":
         return False
-    return C.n <= SMALL or estimate_fill(C).entries <= ENTRIES * C.n
+    if C.n <= SMALL:
+        return True
+    key = f"factorised {C.version}"
+    if key not in C.kept:
+        C.kept[key] = estimate_fill(C).entries <= ENTRIES * C.n
+    return bool(C.kept[key])
 
 
 def factorised(C: SparseOperator) -> tuple[float, Any, Factor]:

@@ -26,6 +26,7 @@ from krylow.operators import Operator, SparseOperator
 from krylow.refine.chebyshev import (
     DOUBT,
     Outcome,
+    TooManyKept,
     conclude,
     first_cut,
     refine_block,
@@ -133,7 +134,9 @@ def _solve(
         cutoff = cut.frequency
         counted = coarse_count(A, level, cutoff, high) if high > 0 else None
         if counted is not None:
-            k = min(max(1, counted), D.n // 4)
+            if 4 * counted > D.n:
+                raise TooManyKept
+            k = max(1, counted)
             width = cut.width(k)
     trim(D.col)  # of what walks and aggregates took
     # The smoother removes what is above zero: where nothing is, sweeps alone serve.

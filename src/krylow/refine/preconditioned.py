@@ -30,7 +30,7 @@ from krylow._memory import empty, trim
 from krylow.linalg.components import NullSpace
 from krylow.linalg.row_blocks import gram, lengths, orthonormalize_, recombine_, rotate_, subtract_
 from krylow.operators import SparseOperator
-from krylow.refine.chebyshev import DOUBT, PATIENCE, SINGLE_TOL, Outcome, conclude, guards_beside
+from krylow.refine.chebyshev import DOUBT, PATIENCE, SINGLE_TOL, Outcome, TooManyKept, conclude, guards_beside
 from krylow.refine.clusters import PART, lowest_of_clusters
 from krylow.refine.filtered import APART, FilteredBlock
 from krylow.refine.leftover import Leftover, Step, beyond_rounding
@@ -220,6 +220,8 @@ class Search:
     def _widen(self) -> None:
         """Make the block twice as wide, with random columns."""
         n, width = self.X.shape
+        if 4 * width > n:
+            raise TooManyKept
         source = torch.Generator(device=self.X.device).manual_seed(width)
         more = torch.randn(n, min(width, n - self.k), dtype=self.X.dtype, device=self.X.device, generator=source)
         self._take(torch.cat([self.X, more], dim=1))
@@ -231,7 +233,7 @@ class Search:
     def _crowded(self) -> bool:
         """Whether a cutoff keeps so many vectors that too few guards are left."""
         width = self.X.shape[1]
-        return self.cutoff is not None and self.k > width - guards_beside(self.k) and 4 * width <= self.A.n
+        return self.cutoff is not None and self.k > width - guards_beside(self.k)
 
     @property
     def _straddled(self) -> bool:
