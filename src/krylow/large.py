@@ -23,6 +23,7 @@ from krylow.linalg.components import NullSpace, null_space
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
 from krylow.operators.sparse import WHOLE
+from krylow.operators.walks import walk
 from krylow.refine.chebyshev import filtered_subspace, in_single, rough
 from krylow.refine.condensed import core_of
 from krylow.refine.filtered import LINE, block_width
@@ -41,6 +42,8 @@ GUARDS, NARROW = 3, 8
 #: Guards of a block whose errors are corrected through the diagonal: this many where so few vectors are wanted, and
 #: where weights lie far apart; else a third of those if that is less. A fourth in any case, if that is more.
 CORRECTED_GUARDS, FEW = 6, 10
+#: A graph has a geometry if a breadth-first walk meets at most this share of its nodes at a time.
+GEOMETRIC = 0.1
 #: Weights lie far apart if the mean degree is so many times the harmonic mean.
 CONTRAST = 20.0
 
@@ -97,6 +100,9 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
 @sharing()
 def multilevel(L: Operator, k: int, options: Options) -> Subspace:
     """Refine the answer of coarser graphs."""
+    if options.cutoff is not None and not (isinstance(L, SparseOperator) and walk(L).widest <= GEOMETRIC):
+        # What a coarser graph that is unlike it estimates of a guard vector would not show what is below the cutoff.
+        return chebyshev(L, k, options)
     # Neighbours are near: a narrow block pays more than whole lines of the cache.
     width = _width(L, k, options, guards=GUARDS if k >= NARROW else 1, line=NARROW)
 

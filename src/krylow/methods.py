@@ -19,7 +19,7 @@ from krylow.answers import Options
 from krylow.certify import Subspace
 from krylow.floor import PROOF_LIMIT
 from krylow.graph import as_operator
-from krylow.large import CONTRAST, FACTORISED, contrast
+from krylow.large import CONTRAST, FACTORISED, GEOMETRIC, contrast
 from krylow.linalg.fill import core_fill
 from krylow.linalg.projection import project_by_blocks
 from krylow.operators import FunctionOperator, Operator, SparseOperator
@@ -50,8 +50,6 @@ SPARSE_EXACT_LIMIT = FACTORISED
 FACTOR_LIMIT = 4096
 #: A factor of so many entries a node, by estimate, is light.
 LIGHT_FILL = 90.0
-#: A graph has a geometry if a breadth-first walk meets at most this share of its nodes at a time.
-GEOMETRIC = 0.1
 #: A large graph of so few neighbours a node (a tree has 2), whose factor has at most so many times its own entries by
 #: estimate, is nearly a tree.
 TREE_NEIGHBORS = 3.5

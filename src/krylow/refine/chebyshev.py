@@ -17,7 +17,7 @@ from torch import Tensor
 from krylow._memory import trim
 from krylow.linalg.components import NullSpace
 from krylow.operators import Operator
-from krylow.refine.filtered import TOLD, FilteredBlock, block_width
+from krylow.refine.filtered import TOLD, FilteredBlock, block_width, cautious_floor
 from krylow.refine.image import EXACT_TOL
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Evidence, Ritz, rotate, settled
@@ -299,7 +299,7 @@ def refine_block(
             elif error <= asked and cutoff is not None:
                 outcome = judge_up_to(block, D, cutoff, tol)
                 error, k = outcome.error, min(max(1, outcome.kept or 0), width - 1)
-                shown = block.straddles(cutoff, DOUBT)
+                shown = block.straddles(cutoff)
                 if not shown:  # the next one has to be known better
                     asked *= STRICTER
                     if asked < tol * STRICTER**PATIENCE:
@@ -435,7 +435,7 @@ def conclude(D: Operator, block: FilteredBlock, k: int, outcome: Outcome, tol: f
     following = block.theta[wanted : wanted + 1].clone()
     floor = float(following) if following.numel() else math.inf
     if outcome.kept is not None and following.numel():  # whether it is above the cutoff is what has to be known
-        floor -= DOUBT * float(block.doubt[wanted])
+        floor = cautious_floor(block.theta[wanted], block.doubt[wanted])
     theta, basis, residuals = block.finish(D, max(1, wanted), again=not rough(tol))
     theta, basis, residuals = (part[..., : max(1, k)] for part in (theta, basis, residuals))
     apart = outcome.well_defined if outcome.settled else k  # of gaps that may still show nothing is claimed

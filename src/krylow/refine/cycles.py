@@ -128,7 +128,8 @@ def run_cycles(
                 break
             before = outcome.error
             needed = tol if before <= ROUGH * tol else 1.0
-            look = _look(block, inner, D, level, coarse, k, degree, low, needed, exactly)
+            measured = k if cutoff is None else min(k + 1, width)  # the first guard has to be known as well
+            look = _look(block, inner, D, level, coarse, measured, degree, low, needed, exactly)
             if look is None:
                 return None
             turn = look.C
@@ -150,7 +151,7 @@ def run_cycles(
                 outcome = judge(block, D, k, tol, mixing=mixing)
             else:
                 outcome = judge_up_to(block, D, cutoff, tol, mixing)
-                straddled = block.straddles(cutoff, DOUBT)
+                straddled = block.straddles(cutoff)
             if watch is not None:
                 watch.report(outcome.error)
             if straddled and (outcome.error <= tol or tied(block, outcome, k, tol)):

@@ -52,6 +52,9 @@ APART = 1e-5
 #: Squared leakages from here on are told by products that are known half of the way to them, too, unless a vector grows
 #: so little that what rounding leaves of the lowest one, so many times, is more (``exact_below``).
 TOLD, BESIDE = 1e-4, 10.0
+#: A frequency may fall this many times as far as was estimated, and is resolved to this part of itself, where it has to
+#: stay above a cutoff.
+CAUTION, RESOLVED = 4.0, 1e-4
 #: How much larger than at the lowest frequency found a filter may be at the end of the spectrum: its square is summed.
 MOST_GROWTH = 1e10
 
@@ -340,10 +343,10 @@ class FilteredBlock:
         """Return how many of the block's frequencies are up to a cutoff."""
         return int((self.theta <= cutoff).sum())
 
-    def straddles(self, cutoff: float, doubted: float) -> bool:
-        """Return whether the first frequency above a cutoff stays there, falling by its doubt so many times."""
+    def straddles(self, cutoff: float) -> bool:
+        """Return whether the first frequency above a cutoff, if there is one, is known to stay there."""
         j = self.count(cutoff)
-        return j < self.theta.numel() and float(self.theta[j] - doubted * self.doubt[j]) > cutoff
+        return j < self.theta.numel() and cautious_floor(self.theta[j], self.doubt[j]) > cutoff
 
     def error(self, k: int) -> float:
         """Return what the first k vectors leak, as an estimate of their normalised squared error."""
@@ -433,6 +436,11 @@ class FilteredBlock:
             theta, residuals = L.quotients(basis, near)
             return theta, basis, residuals
         return near, basis, torch.nn.functional.pad(self.residuals[:k], (known, 0)).to(basis)
+
+
+def cautious_floor(theta: Tensor, doubt: Tensor) -> float:
+    """Return what a frequency is above for sure, if it may fall by about ``doubt``."""
+    return float(theta - CAUTION * doubt - RESOLVED * theta.abs())
 
 
 def _noise(degree: int, dtype: torch.dtype) -> float:

@@ -32,7 +32,7 @@ from krylow.linalg.row_blocks import gram, lengths, orthonormalize_, recombine_,
 from krylow.operators import SparseOperator
 from krylow.refine.chebyshev import DOUBT, PATIENCE, SINGLE_TOL, Outcome, TooManyKept, conclude, guards_beside
 from krylow.refine.clusters import PART, lowest_of_clusters
-from krylow.refine.filtered import APART, FilteredBlock
+from krylow.refine.filtered import APART, FilteredBlock, cautious_floor
 from krylow.refine.leftover import Leftover, Step, beyond_rounding
 from krylow.refine.pencil import first_frequency, scale
 from krylow.refine.progress import Watch
@@ -241,7 +241,7 @@ class Search:
         if self.cutoff is None:
             return True
         j = int((self.theta <= self.cutoff).sum())
-        return j < self.theta.numel() and float(self.theta[j] - DOUBT * self.doubt[j]) > self.cutoff
+        return j < self.theta.numel() and cautious_floor(self.theta[j], self.doubt[j]) > self.cutoff
 
     def _clean_(self, X: Tensor) -> Tensor:
         return X.contiguous() if self.null is None else self.null.remove_(X).contiguous()
