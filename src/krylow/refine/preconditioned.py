@@ -396,7 +396,9 @@ class Search:
             if self.pencil.shift == self.cutoff:  # as many frequencies are below 0 as L has below the cutoff
                 self._recount(int((block.theta <= 0).sum()) - (self.k - self.wanted))
                 k = self.k
-                shown = self._crowded or float(block.leakage[k]) <= KNOWN
+                if self._crowded:  # a wider block is needed, whatever this one still finds
+                    return
+                shown = float(block.leakage[k]) <= KNOWN
             if shown and (block.error(k) <= goal or (block.sweeps > 1 and float(block.theta[k - 1]) < -NEAR)):
                 return
             above = low - float(block.theta[k - 1]) <= CLAMPED * abs(low)  # a filter sees no frequency above its cut
