@@ -26,6 +26,8 @@ class Options:
     weights: Any = None
     max_products: int | None = None
     callback: Callback | None = None
+    #: Of a method on one large graph: all frequencies up to this one are wanted, and k is an estimate of their number.
+    cutoff: float | None = None
 
 
 def refined(L: Operator, k: int, run: Callable[[Operator], Ritz], why: str) -> Subspace:
@@ -33,7 +35,11 @@ def refined(L: Operator, k: int, run: Callable[[Operator], Ritz], why: str) -> S
     products, passes = L.products, L.passes
     with torch.no_grad():
         pairs = run(L)
+    kept = pairs.kept
+    k = k if kept is None else max(1, kept)
     X, theta = pairs.X[..., :k], pairs.theta[..., :k]
+    if kept == 0:
+        X, theta = torch.zeros_like(X), torch.full_like(theta, torch.inf)
     guard = pairs.theta.shape[-1] > k
     products, passes = L.products - products, L.passes - passes
     if torch.is_grad_enabled() and L.requires_grad:
@@ -49,6 +55,7 @@ def refined(L: Operator, k: int, run: Callable[[Operator], Ritz], why: str) -> S
         following_residual=pairs.residuals[..., k] if guard else None,
         interrupted=pairs.interrupted,
         evidence=pairs.evidence,
+        kept=None if kept is None else torch.full_like(L.sizes, kept),
     )
 
 
@@ -65,6 +72,7 @@ def result(
     exact: bool = False,
     interrupted: bool = False,
     evidence: Evidence | None = None,
+    kept: Tensor | None = None,
 ) -> Subspace:
     """Return the subspace without a name of its method, which :func:`krylow.subspace` gives it."""
     return Subspace(
@@ -81,4 +89,5 @@ def result(
         exact=exact,
         interrupted=interrupted,
         evidence=evidence,
+        kept=kept,
     )

@@ -242,6 +242,8 @@ def _from_evidence(sub: Subspace, evidence: Evidence) -> Certificate:
     """Return the certificate of one large graph from what its refinement measured: no product is spent again."""
     L, k, basis = sub.operator, sub.k, sub.basis.detach()
     unique = evidence.well_defined >= k
+    if sub.cutoff is not None:  # the first frequency that was dropped has to be known to be above it
+        unique = unique and evidence.floor > sub.cutoff
     error = evidence.error
     if unique and math.isfinite(error):
         with torch.no_grad():

@@ -24,6 +24,7 @@ from krylow.linalg.rounding import by_construction
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
 from krylow.operators.sparse import WHOLE
+from krylow.operators.walks import walk
 from krylow.refine.chebyshev import filtered_subspace, in_single, rough
 from krylow.refine.condensed import core_of
 from krylow.refine.filtered import LINE, block_width
@@ -42,6 +43,8 @@ GUARDS, NARROW = 3, 8
 #: Guards of a block whose errors are corrected through the diagonal: this many where so few vectors are wanted, and
 #: where weights lie far apart; else a third of those if that is less. A fourth in any case, if that is more.
 CORRECTED_GUARDS, FEW = 6, 10
+#: A graph has a geometry if a breadth-first walk meets at most this share of its nodes at a time.
+GEOMETRIC = 0.1
 #: Weights lie far apart if the mean degree is so many times the harmonic mean.
 CONTRAST = 20.0
 
@@ -67,10 +70,13 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
 
     def filtered(A: Operator, start: Callable[[], Tensor], watch: Watch, **how: Any) -> Ritz | None:
         limit = options.max_products or 4000 * width
-        return filtered_subspace(A, start, k, tol=options.tol, max_products=limit, watch=watch, **how)
+        cutoff = options.cutoff
+        return filtered_subspace(A, start, k, tol=options.tol, max_products=limit, watch=watch, cutoff=cutoff, **how)
 
     def planted(A: Operator, null: NullSpace | None, communities: Tensor | None, watch: Watch) -> Ritz | None:
         if communities is None or null is None or not null.lowest:  # gaps are told by factors, above zero
+            return None
+        if options.cutoff is not None:
             return None
         assert isinstance(A, SparseOperator)
         X = community_block(A, _null_vector(A, null), communities, k, width, options.generator)
@@ -95,21 +101,32 @@ def chebyshev(L: Operator, k: int, options: Options) -> Subspace:
 @sharing()
 def multilevel(L: Operator, k: int, options: Options) -> Subspace:
     """Refine the answer of coarser graphs."""
+    if options.cutoff is not None and not (isinstance(L, SparseOperator) and walk(L).widest <= GEOMETRIC):
+        # What a coarser graph that is unlike it estimates of a guard vector would not show what is below the cutoff.
+        return chebyshev(L, k, options)
     # Neighbours are near: a narrow block pays more than whole lines of the cache.
     width = _width(L, k, options, guards=GUARDS if k >= NARROW else 1, line=NARROW)
 
     def run(A: Operator, null: NullSpace | None, communities: Tensor | None) -> Ritz:
         S = A if isinstance(A, SparseOperator) else _sparse(A)
         looped = null is None or null.count < null.components  # one guard tells too little of errors there
+        # So it does of a frequency that has to be above a cutoff.
+        several = looped or options.cutoff is not None
+
+        def wide(k: int) -> int:
+            return _width(L, k, options, guards=GUARDS if several or k >= NARROW else 1, line=NARROW)
+
         pairs = multilevel_subspace(
             S,
             _null_vector(A, null),
             k,
-            _width(L, k, options, guards=GUARDS, line=NARROW) if looped else width,
+            wide(k),
             tol=options.tol,
             max_products=options.max_products or 4000 * width,
             generator=options.generator or torch.Generator(device=A.device).manual_seed(0),
             watch=Watch(S, options.tol, options.callback),
+            cutoff=options.cutoff,
+            width_of=wide,
         )
         if S is not A:
             A.products += S.products
@@ -137,6 +154,7 @@ def lobpcg(L: SparseOperator, k: int, options: Options) -> Subspace:
             max_products=options.max_products or 4000 * width,
             generator=options.generator or torch.Generator(device=A.device).manual_seed(0),
             watch=Watch(A, options.tol, options.callback),
+            cutoff=options.cutoff,
         )
 
     return _solved(L, k, run, f"a block of {width} vectors, filtered and corrected through the diagonal")

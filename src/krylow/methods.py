@@ -19,7 +19,7 @@ from krylow.answers import Options
 from krylow.certify import Subspace
 from krylow.floor import PROOF_LIMIT
 from krylow.graph import as_operator, operator_and_note
-from krylow.large import CONTRAST, FACTORISED, contrast
+from krylow.large import CONTRAST, FACTORISED, GEOMETRIC, contrast
 from krylow.linalg.fill import core_fill
 from krylow.linalg.projection import project_by_blocks
 from krylow.operators import FunctionOperator, Operator, SparseOperator
@@ -54,8 +54,6 @@ SPARSE_EXACT_LIMIT = FACTORISED
 FACTOR_LIMIT = 4096
 #: A factor of so many entries a node, by estimate, is light.
 LIGHT_FILL = 90.0
-#: A graph has a geometry if a breadth-first walk meets at most this share of its nodes at a time.
-GEOMETRIC = 0.1
 #: A large graph of so few neighbours a node (a tree has 2), whose factor has at most so many times its own entries by
 #: estimate, is nearly a tree.
 TREE_NEIGHBORS = 3.5
@@ -151,7 +149,8 @@ def subspace(
     options = Options(tol, m, generator, weights, max_products, callback)
     why = "asked for"
     if method == "auto":
-        method, why = choose(L, k or smallest, weights)
+        # A small graph is decomposed for a cutoff; of a large one few frequencies are expected below it.
+        method, why = choose(L, k or (smallest if smallest <= PROOF_LIMIT else 1), weights)
     recipe = RECIPES[_checks.choice(method, METHODS, "method")]
     with L.counted_apart():
         found = recipe(L, k, options) if k is not None else up_to(L, float(cutoff or 0.0), method, options)

@@ -24,7 +24,7 @@ from os import PathLike
 
 import torch
 
-from krylow import large
+from krylow import counting, large
 from krylow._checks import InputError
 from krylow.answers import Options, refined, result
 from krylow.certify import Subspace
@@ -175,28 +175,17 @@ def _shift_invert(L: Operator, k: int, options: Options) -> Subspace:
 
 
 def up_to(L: Operator, cutoff: float, method: str, options: Options) -> Subspace:
-    """Keep every Ritz value up to the cutoff: all at once where the method is exact, else with a growing k."""
+    """Keep every Ritz value up to the cutoff: all at once if that is exact; counted first in a large graph."""
     if method == "exact":
-        dense = lifted_dense(L)
-        values, _ = eigh(dense)
-        real = torch.arange(L.n, device=L.device) < L.sizes[..., None]
-        kept = ((values <= cutoff) & real).sum(-1)
-        k = max(1, int(kept.max()))
-        _, basis = lowest_eigenspace(dense, k, kept)
-        return _cut(result(L, basis, torch.where(real, values, torch.inf), 0, 0), cutoff, exact=True)
-    smallest = int(L.sizes.min())
-    k = min(8, smallest)
+        return _exact_up_to(L, cutoff)
     with torch.no_grad():
-        found = RECIPES[method](L, k, options)
-        while k < smallest and bool((found.ritz_values[..., -1] <= cutoff).any()):
-            k = min(2 * k, smallest)
-            found = RECIPES[method](L, k, options)
-    if bool(((found.ritz_values[..., -1] <= cutoff) & (L.sizes > k)).any()):
-        raise InputError(
-            f"the cutoff must keep at most as many frequencies as the smallest graph has nodes, {smallest}, got "
-            f'{cutoff}, which keeps more in a larger one: use method="exact", or filter the graphs apart.'
-        )
-    found = _cut(found, cutoff)
+        if counting.is_counted(L) and method not in ("lanczos", "unrolled"):
+            counted = counting.up_to(L, cutoff, method, RECIPES[method], options)
+        else:
+            counted = _cut(_grown(L, cutoff, method, options), cutoff)
+    if counted is None:
+        return replace(_exact_up_to(L, cutoff), why="decomposed, since the cutoff keeps over a quarter of all")
+    found = counted
     if not (torch.is_grad_enabled() and L.requires_grad):
         return found
     # The gradient is that of the space that was kept, not of the larger one that was computed.
@@ -205,6 +194,32 @@ def up_to(L: Operator, cutoff: float, method: str, options: Options) -> Subspace
     within = found.ritz_values.isfinite()
     theta = torch.where(within, found.ritz_values, torch.zeros_like(found.ritz_values))
     return replace(found, basis=attach_gradient(L, found.basis, theta) * within[..., None, :])
+
+
+def _exact_up_to(L: Operator, cutoff: float) -> Subspace:
+    dense = lifted_dense(L)
+    values, _ = eigh(dense)
+    real = torch.arange(L.n, device=L.device) < L.sizes[..., None]
+    kept = ((values <= cutoff) & real).sum(-1)
+    k = max(1, int(kept.max()))
+    _, basis = lowest_eigenspace(dense, k, kept)
+    return _cut(result(L, basis, torch.where(real, values, torch.inf), 0, 0), cutoff, exact=True)
+
+
+def _grown(L: Operator, cutoff: float, method: str, options: Options) -> Subspace:
+    """Return the answer for a k that is doubled until the last Ritz value of every graph is above the cutoff."""
+    smallest = int(L.sizes.min())
+    k = min(8, smallest)
+    found = RECIPES[method](L, k, options)
+    while k < smallest and bool((found.ritz_values[..., -1] <= cutoff).any()):
+        k = min(2 * k, smallest)
+        found = RECIPES[method](L, k, options)
+    if bool(((found.ritz_values[..., -1] <= cutoff) & (L.sizes > k)).any()):
+        raise InputError(
+            f"the cutoff must keep at most as many frequencies as the smallest graph has nodes, {smallest}, got "
+            f'{cutoff}, which keeps more in a larger one: use method="exact", or filter the graphs apart.'
+        )
+    return found
 
 
 def _cut(found: Subspace, cutoff: float, *, exact: bool = False) -> Subspace:

@@ -17,7 +17,7 @@ from torch import Tensor
 from krylow._memory import trim
 from krylow.linalg.components import NullSpace
 from krylow.operators import Operator
-from krylow.refine.filtered import TOLD, FilteredBlock
+from krylow.refine.filtered import TOLD, FilteredBlock, block_width, cautious_floor
 from krylow.refine.image import EXACT_TOL
 from krylow.refine.progress import Watch
 from krylow.refine.ritz import Evidence, Ritz, rotate, settled
@@ -55,6 +55,11 @@ TRIALS, CLEAR = 4, 1.5
 #: The last Ritz value is the k-th one's own if they differ by this part of the band; the interval then begins this part
 #: of the way up from it.
 LAST, BEYOND = 1e-3, 0.03
+#: A block that is cut at a frequency has so many guards at least, or this part of those kept if that is more; else it
+#: is made wider.
+LEAST_GUARDS, GUARDS_SHARE = 3, 8
+#: Part of the error asked for by which less is asked for each time that a frequency may still fall below the cutoff.
+STRICTER = 0.03
 #: The filter's degree aims at this much growth of the k-th vector over the block's last one in one sweep.
 GROWTH = 1e3
 DEGREES = (6, 64)
@@ -154,6 +159,7 @@ def filtered_subspace(
     watch: Watch | None = None,
     planted: bool = False,
     null: NullSpace | None = None,
+    cutoff: float | None = None,
 ) -> Ritz | None:
     """Return Ritz pairs of one large graph from a filtered block that is stopped by its own measure of the error.
 
@@ -171,6 +177,8 @@ def filtered_subspace(
         to be wrong.
     null
         Null vectors of L, which are not iterated for where they are the lowest; there must be fewer than k of them.
+    cutoff
+        If all pairs up to this frequency are wanted: k is then an estimate of how many they are.
     """
     A, D = working_precision(L, tol), L.detach()
     if watch is not None:
@@ -187,8 +195,16 @@ def filtered_subspace(
     if planted:
         block.hidden, degree = float(L.n), LEAST_DEGREE
     goal = tol / DOUBT * k / wanted
-    found = refine_block(block, D, wanted, tol=goal, max_products=max_products, watch=watch, low=low, degree=degree)
-    found = replace(found, error=found.error * wanted / k, well_defined=found.well_defined + k - wanted)
+    if cutoff is not None:
+        known = k - wanted
+        block, found = refine_up_to(
+            block, D, wanted, cutoff, tol=tol / DOUBT, max_products=max_products, watch=watch, low=low
+        )
+        wanted = found.kept or 0
+        k = known + wanted
+    else:
+        found = refine_block(block, D, wanted, tol=goal, max_products=max_products, watch=watch, low=low, degree=degree)
+    found = replace(found, error=found.error * wanted / max(1, k), well_defined=found.well_defined + k - wanted)
     pairs = None if found.hidden else conclude(D, block, k, found, tol)
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
@@ -216,6 +232,10 @@ class Outcome:
         Whether by Ctrl-C.
     hidden
         Whether its start, which was not random, may hide something.
+    kept
+        With a cutoff: how many frequencies of the block are up to it.
+    narrow
+        With a cutoff: whether these are too many for the guards that are left.
     """
 
     error: float
@@ -223,6 +243,8 @@ class Outcome:
     settled: bool = False
     interrupted: bool = False
     hidden: bool = False
+    kept: int | None = None
+    narrow: bool = False
 
 
 def refine_block(
@@ -235,6 +257,7 @@ def refine_block(
     watch: Watch | None,
     low: float,
     degree: int = FIRST_DEGREE,
+    cutoff: float | None = None,
 ) -> Outcome:
     """Sweep until the estimated error of the first k is at most ``tol``.
 
@@ -242,17 +265,26 @@ def refine_block(
     frequency of the last guard, and their degree aims at the error that is left to remove. D is L, with counters of its
     own.
     A start that is not random may not do: where something is found beside it, or may be hidden still.
+    With a cutoff, k is as many frequencies as are up to that after each sweep, and sweeps go on until the next one is
+    known to stay above.
     """
     A, width = block.L, block.X.shape[1]
     limit = A.products + max_products - 2 * width
     outcome = Outcome(math.inf, 0)
-    best, together = math.inf, 0
+    best, together, asked = math.inf, 0, tol
     try:
         while True:
+            if cutoff is not None and block.sweeps:
+                kept = block.count(cutoff)
+                if kept > width - guards_beside(kept):
+                    return replace(outcome, kept=kept, narrow=True)
+                k, outcome = min(max(1, kept), width - 1), replace(outcome, kept=kept)
+                if asked < tol and kept < width - 1:  # the next one has to be known better, too
+                    k = kept + 1
             first = float(block.theta[0]) if bool(block.theta.isfinite().all()) else min(0.0, low)
             # Vectors that hardly leak and are still mixed have to leak less by as much.
             mixed = block.error(k) <= tol < outcome.error < math.inf
-            goal = block.error(k) * tol / outcome.error if mixed else tol
+            goal = block.error(k) * tol / outcome.error if mixed else asked
             degree = min(_sweep_degree(block, k, low, goal) or degree, (limit - A.products) // width)
             if degree < 1:
                 return outcome
@@ -263,9 +295,19 @@ def refine_block(
                 block.sweep(k, degree, low, first)
             error = block.error(k)
             shown = block.unseen(k) <= 1
-            if error <= tol and shown:
+            if error <= tol and shown and cutoff is None:
                 outcome = judge(block, D, k, tol)
                 error = outcome.error
+            elif error <= asked and cutoff is not None:
+                outcome = judge_up_to(block, D, cutoff, tol)
+                error, k = outcome.error, min(max(1, outcome.kept or 0), width - 1)
+                shown = block.straddles(cutoff)
+                if not shown:  # the next one has to be known better
+                    asked *= STRICTER
+                    if asked < tol * STRICTER**PATIENCE:
+                        return replace(outcome, settled=True)
+            elif cutoff is not None:
+                shown = False
             if watch is not None:
                 watch.report(error)
             trials = 2 * TRIALS if _found(block, k, tol) else TRIALS
@@ -283,6 +325,63 @@ def refine_block(
     except KeyboardInterrupt:
         block.settle()
         return replace(outcome, interrupted=True)
+
+
+class TooManyKept(Exception):
+    """A cutoff keeps so many frequencies of a graph that no block of it is worth it."""
+
+
+def refine_up_to(
+    block: FilteredBlock,
+    D: Operator,
+    k: int,
+    cutoff: float,
+    *,
+    tol: float,
+    max_products: int,
+    watch: Watch | None,
+    low: float,
+) -> tuple[FilteredBlock, Outcome]:
+    """Sweep as :func:`refine_block` does for all frequencies up to a cutoff, with as wide a block as these need.
+
+    k is an estimate of their number. Returns the block, which may be another one, and how it ended.
+    """
+    A = block.L
+    limit = A.products + max_products
+    above = cutoff + max(0.0, block.high - cutoff) / FIRST_CUT
+    while True:
+        left = limit - A.products
+        if low <= cutoff:  # a filter sees no frequency above its interval's lower end
+            low = above
+        outcome = refine_block(block, D, k, tol=tol, max_products=left, watch=watch, low=low, cutoff=cutoff)
+        if not outcome.narrow:
+            break
+        k, width = outcome.kept or 1, block.X.shape[1]
+        wider = max(block_width(k, D.n), 2 * width)
+        if wider > D.n // 2:
+            raise TooManyKept
+        source = torch.Generator(device=A.device).manual_seed(width)
+        more = torch.randn(A.n, wider - width, dtype=A.dtype, device=A.device, generator=source)
+        low = above
+        X, high, beside, exact_below = torch.cat([block.X, more], dim=1), block.high, block.beside, block.exact_below
+        block = FilteredBlock(A, X, high, beside=beside, exact_below=exact_below)
+        del X, more
+    kept = block.count(cutoff) if outcome.kept is None else outcome.kept
+    return block, replace(outcome, kept=kept)
+
+
+def guards_beside(kept: int) -> int:
+    """Return the least guards of a block of which so many vectors are kept."""
+    return max(LEAST_GUARDS, kept // GUARDS_SHARE)
+
+
+def judge_up_to(block: FilteredBlock, D: Operator, cutoff: float, tol: float, mixing: Tensor | None = None) -> Outcome:
+    """Return what :func:`judge` does of as many vectors as have frequencies up to a cutoff."""
+    mixing = block.align(D, tol) if mixing is None else mixing
+    kept = block.count(cutoff)
+    if kept == 0:
+        return Outcome(0.0, 0, kept=0)
+    return replace(judge(block, D, kept, tol, mixing=mixing), kept=kept)
 
 
 def _found(block: FilteredBlock, k: int, tol: float) -> bool:
@@ -337,8 +436,13 @@ def conclude(D: Operator, block: FilteredBlock, k: int, outcome: Outcome, tol: f
     wanted = k - (0 if block.beside is None else block.beside.count)
     following = block.theta[wanted : wanted + 1].clone()
     floor = float(following) if following.numel() else math.inf
-    theta, basis, residuals = block.finish(D, wanted, again=not rough(tol))
+    if outcome.kept is not None and following.numel():  # whether it is above the cutoff is what has to be known
+        floor = cautious_floor(block.theta[wanted], block.doubt[wanted])
+    theta, basis, residuals = block.finish(D, max(1, wanted), again=not rough(tol))
+    theta, basis, residuals = (part[..., : max(1, k)] for part in (theta, basis, residuals))
     apart = outcome.well_defined if outcome.settled else k  # of gaps that may still show nothing is claimed
+    if k == 0:  # nothing is up to the cutoff: one column that stands for none
+        apart, residuals = 1, torch.zeros_like(residuals)
     evidence = Evidence(error=DOUBT * outcome.error, floor=floor, well_defined=apart, residuals=residuals)
     return Ritz(
         theta=torch.cat([theta, following.to(theta)]),
@@ -346,6 +450,7 @@ def conclude(D: Operator, block: FilteredBlock, k: int, outcome: Outcome, tol: f
         residuals=torch.nn.functional.pad(residuals, (0, following.numel()), value=torch.inf),
         interrupted=outcome.interrupted,
         evidence=evidence,
+        kept=None if outcome.kept is None else k,
     )
 
 

@@ -63,13 +63,9 @@ def solve_coarsest(C: SparseOperator, k: int, width: int, tol: float) -> Coarses
     """
     if C.n <= max(DECOMPOSED, 3 * width):
         return Coarsest(*lowest_eigenpairs(C.to_dense(), width))
-    if C.n > FACTORISED or C.device.type != "cpu" or (C.n > SMALL and estimate_fill(C).entries > ENTRIES * C.n):
+    if not is_factorised(C):
         return None
-    low, high = (float(bound) for bound in C.gershgorin())
-    shift = SHIFT * high - min(low, 0.0)
-    matrix = C.to_scipy()
-    matrix.setdiag(matrix.diagonal() + shift)
-    factor = Factor(matrix)
+    shift, matrix, factor = factorised(C)
     found = _lanczos(factor, matrix, k, width, tol)
     if found is None:
         return None
@@ -79,6 +75,33 @@ def solve_coarsest(C: SparseOperator, k: int, width: int, tol: float) -> Coarses
         return torch.from_numpy(factor.solve(Y.numpy()))
 
     return Coarsest(torch.from_numpy(1 / values - shift), torch.from_numpy(vectors), inverse)
+
+
+def is_factorised(C: SparseOperator) -> bool:
+    """Return whether C is small enough for a factor."""
+    if C.n > FACTORISED or C.device.type != "cpu":
+        return False
+    if C.n <= SMALL:
+        return True
+    key = f"factorised {C.version}"
+    if key not in C.kept:
+        C.kept[key] = estimate_fill(C).entries <= ENTRIES * C.n
+    return bool(C.kept[key])
+
+
+def factorised(C: SparseOperator) -> tuple[float, Any, Factor]:
+    """Return a small shift, C with that added, and a factor of it; made once for an operator."""
+    key = f"factor {C.version}"
+    known = C.kept.get(key)
+    if isinstance(known, tuple):
+        return known
+    low, high = (float(bound) for bound in C.gershgorin())
+    shift = SHIFT * high - min(low, 0.0)
+    matrix = C.to_scipy()
+    matrix.setdiag(matrix.diagonal() + shift)
+    made = shift, matrix, Factor(matrix)
+    C.kept[key] = made
+    return made
 
 
 def _lanczos(factor: Factor, matrix: Any, k: int, width: int, tol: float) -> tuple[np.ndarray, np.ndarray] | None:

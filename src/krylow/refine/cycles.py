@@ -17,7 +17,7 @@ from krylow._memory import trim
 from krylow.linalg.cg import conjugate_gradients_
 from krylow.linalg.row_blocks import gram, lengths, residual_gram
 from krylow.operators import SparseOperator
-from krylow.refine.chebyshev import DOUBT, Outcome, judge, rough, tied
+from krylow.refine.chebyshev import DOUBT, Outcome, judge, judge_up_to, rough, tied
 from krylow.refine.coarsest import Coarsest
 from krylow.refine.filtered import OVERLAP, FilteredBlock
 from krylow.refine.progress import Watch
@@ -43,6 +43,8 @@ COARSE_TOL, COARSE_STEPS = 0.1, 300
 AT_A_TIME = 24
 #: Most cycles, and the part of the error that one has to leave at most.
 CYCLES, PAYS = 20, 0.7
+#: Least columns beyond those that are up to a cutoff.
+LEAST_BEYOND = 1
 #: The part of a coupling that is doubted: it lowers the distance of two frequencies.
 DOUBTED = 1.0
 #: By how much an error is underrated, over the share of nodes that are aggregates by themselves: where weights differ
@@ -72,8 +74,10 @@ class Look(NamedTuple):
         ``(aggregates, s)`` what the Ritz vectors hold of other frequencies, on the coarser graph.
     mixing
         ``(s, s)`` how the Ritz vectors may be mixed.
+    falls
+        ``(s,)`` how far each frequency is still to fall.
     left
-        How far the sum of the first k frequencies is still to fall.
+        How far the sum of the first k of them is.
     """
 
     C: Tensor
@@ -82,6 +86,7 @@ class Look(NamedTuple):
     inside: Tensor
     Z: Tensor
     mixing: Tensor
+    falls: Tensor
     left: float
 
 
@@ -95,11 +100,14 @@ def run_cycles(
     tol: float,
     max_products: int,
     watch: Watch | None,
+    cutoff: float | None = None,
 ) -> Outcome | None:
     """Smooth, measure and correct until the error is at most ``tol``; None where cycles do not pay any more.
 
     Before, the block is the coarse answer prolonged; after, its columns are Ritz vectors when turned, or any basis of
     their span where None is returned.
+    With a cutoff, k is as many frequencies as are up to that after each look, and cycles go on until the next one is
+    known to stay above.
     """
     A, width = block.L, block.X.shape[1]
     limit = A.products + max_products
@@ -120,21 +128,33 @@ def run_cycles(
                 break
             before = outcome.error
             needed = tol if before <= ROUGH * tol else 1.0
-            look = _look(block, inner, D, level, coarse, k, degree, low, needed, exactly)
+            measured = k if cutoff is None else min(k + 1, width)  # the first guard has to be known as well
+            look = _look(block, inner, D, level, coarse, measured, degree, low, needed, exactly)
             if look is None:
                 return None
             turn = look.C
+            if cutoff is not None:
+                kept = block.count(cutoff)
+                if kept > width - LEAST_BEYOND:
+                    return Outcome(math.inf, 0, kept=kept, narrow=True)
+                if kept != k:
+                    k, foretold = max(1, kept), None
             # What the frequencies were to fall by at the last look, and what they fell by and are still to fall by.
             total = float(block.theta[:k].sum())
             optimism = max(1.0, (foretold[0] - total + look.left) / max(foretold[1], 1e-300)) if foretold else 1.0
             foretold = total, look.left
             doubt = optimism * underrated
             block.leakage = (doubt**0.5 * block.leakage).clamp(max=1)
-            block.sweeps = 2
-            outcome = judge(block, D, k, tol, mixing=doubt**0.5 * look.mixing)
+            block.doubt = doubt * look.falls
+            block.sweeps, mixing, straddled = 2, doubt**0.5 * look.mixing, True
+            if cutoff is None:
+                outcome = judge(block, D, k, tol, mixing=mixing)
+            else:
+                outcome = judge_up_to(block, D, cutoff, tol, mixing)
+                straddled = block.straddles(cutoff)
             if watch is not None:
                 watch.report(outcome.error)
-            if outcome.error <= tol or tied(block, outcome, k, tol):
+            if straddled and (outcome.error <= tol or tied(block, outcome, k, tol)):
                 outcome = replace(outcome, settled=True)
                 break
             if STIFF * before < outcome.error <= ROUGH * tol and degree < SMOOTHING_MOST:
@@ -214,7 +234,7 @@ def _look(
     shifts = coupling.diagonal().clamp(min=0)
     noise = rounding + OVERLAP * block.high * block.noise**2
     mixing = block.mixed(coupling.abs() + noise, DOUBTED * shifts + noise, block.theta - shifts)
-    return Look(C, back, S, raw, Z, mixing, float(shifts[:k].sum()))
+    return Look(C, back, S, raw, Z, mixing, shifts + noise, float(shifts[:k].sum()))
 
 
 def _congruent(R: Tensor, H: Tensor) -> Tensor:

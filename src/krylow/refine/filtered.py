@@ -52,6 +52,9 @@ APART = 1e-5
 #: Squared leakages from here on are told by products that are known half of the way to them, too, unless a vector grows
 #: so little that what rounding leaves of the lowest one, so many times, is more (``exact_below``).
 TOLD, BESIDE = 1e-4, 10.0
+#: A frequency may fall this many times as far as was estimated, and is resolved to this part of itself, where it has to
+#: stay above a cutoff.
+CAUTION, RESOLVED = 4.0, 1e-4
 #: How much larger than at the lowest frequency found a filter may be at the end of the spectrum: its square is summed.
 MOST_GROWTH = 1e10
 
@@ -97,6 +100,8 @@ class FilteredBlock:
         ``(s,)`` float64 residual norms of L of the turned vectors, with their rounding, where a product has told them.
     leakage
         ``(s,)`` float64 norms of what each vector holds of frequencies outside the block, as far as the filter tells.
+    doubt
+        ``(s,)`` float64 by how much each frequency may still fall, by estimate; infinite before a product has shown it.
     noise
         What the last filter's rounding leaves in a vector.
     hidden
@@ -125,6 +130,7 @@ class FilteredBlock:
         self.noise, self.hidden = 0.0, 0.0
         self.theta = torch.full((s,), torch.inf, dtype=torch.float64)
         self.residuals: Tensor | None = None
+        self.doubt = torch.full_like(self.theta, torch.inf)
         self.leakage = torch.ones(s, dtype=torch.float64)
         self._swept = 0, high, self.leakage  # degree and interval of the last sweep, and what leaked before it
 
@@ -333,6 +339,15 @@ class FilteredBlock:
         """Take the known null vectors, which grow from rounding the most, out of X in place; return it."""
         return X if self.beside is None else self.beside.remove_(X)
 
+    def count(self, cutoff: float) -> int:
+        """Return how many of the block's frequencies are up to a cutoff."""
+        return int((self.theta <= cutoff).sum())
+
+    def straddles(self, cutoff: float) -> bool:
+        """Return whether the first frequency above a cutoff, if there is one, is known to stay there."""
+        j = self.count(cutoff)
+        return j < self.theta.numel() and cautious_floor(self.theta[j], self.doubt[j]) > cutoff
+
     def error(self, k: int) -> float:
         """Return what the first k vectors leak, as an estimate of their normalised squared error."""
         if self.sweeps < 2:  # nothing has been foretold yet that could have come true
@@ -371,7 +386,8 @@ class FilteredBlock:
         leakage = self.leakage.cummax(0).values  # a vector beyond another leaks no less, whatever was measured
         at = (size / leakage).clamp(max=self.high - min(self.lowest, 0.0)).sqrt()
         coupling = residuals.abs() / at / at[:, None] + OVERLAP * size[:, None] * leakage + made.rounding
-        return self.mixed(coupling, size * leakage + made.rounding)
+        self.doubt = size * leakage + made.rounding
+        return self.mixed(coupling, self.doubt)
 
     def mixed(self, coupling: Tensor, doubt: Tensor, theta: Tensor | None = None) -> Tensor:
         """Return couplings ``(s, s)`` over differences of frequencies, less the doubt ``(s,)`` about each of them.
@@ -420,6 +436,11 @@ class FilteredBlock:
             theta, residuals = L.quotients(basis, near)
             return theta, basis, residuals
         return near, basis, torch.nn.functional.pad(self.residuals[:k], (known, 0)).to(basis)
+
+
+def cautious_floor(theta: Tensor, doubt: Tensor) -> float:
+    """Return what a frequency is above for sure, if it may fall by about ``doubt``."""
+    return float(theta - CAUTION * doubt - RESOLVED * theta.abs())
 
 
 def _noise(degree: int, dtype: torch.dtype) -> float:

@@ -56,6 +56,8 @@ class Leftover:
         most, and of all.
     leaks
         The part of the wanted vectors that is still to come.
+    doubt
+        ``(s,)`` by how much each frequency of the block may still fall, as it was judged last.
     stalled
         Whether steps lead nowhere.
     """
@@ -66,6 +68,7 @@ class Leftover:
         self._ratio: Tensor | None = None
         self._least, self._idle = math.inf, 0
         self.most = self.last = self.leaks = math.inf
+        self.doubt = torch.empty(0, dtype=torch.float64)
 
     @property
     def stalled(self) -> bool:
@@ -113,7 +116,7 @@ class Leftover:
         """
         moved, wanted = CAUTION * self.most * step.moved, step.moved.numel()
         S = self.last * step.coupled.abs() + ROUNDING * eps * theta[:wanted].abs().max()
-        doubt = S.diagonal()
+        doubt = self.doubt = S.diagonal()
         apart = (theta - theta[:, None]).abs() - (doubt + doubt[:, None])
         mixing = (S / apart.clamp(min=torch.finfo(torch.float64).tiny)).square().clamp(max=1)
         counts = torch.arange(1, wanted + 1)

@@ -15,6 +15,8 @@ Where a cycle does not pay, Chebyshev sweeps go on from there.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,12 +26,15 @@ from krylow.operators import Operator, SparseOperator
 from krylow.refine.chebyshev import (
     DOUBT,
     Outcome,
+    TooManyKept,
     conclude,
     first_cut,
     refine_block,
+    refine_up_to,
     rough,
     working_precision,
 )
+from krylow.refine.coarse_count import coarse_count
 from krylow.refine.coarsest import FACTORISED, Coarsest, solve_coarsest
 from krylow.refine.cycles import SMOOTH_CUT, run_cycles
 from krylow.refine.filtered import FilteredBlock, block_width
@@ -65,6 +70,8 @@ def multilevel_subspace(
     max_products: int,
     generator: torch.Generator | None = None,
     watch: Watch | None = None,
+    cutoff: float | None = None,
+    width_of: Callable[[int], int] | None = None,
 ) -> Ritz:
     """Return Ritz pairs of one large sparse graph by multilevel refinement.
 
@@ -80,16 +87,27 @@ def multilevel_subspace(
         As in :func:`~krylow.refine.chebyshev.chebyshev_subspace`.
     generator
         Source of the random columns with which sweeps go on.
+    cutoff, width_of
+        If all pairs up to this frequency are wanted: k and width are a first guess then, and the second is the width of
+        a block for as many as a coarser graph counts.
     """
     A, D = working_precision(L, tol), L.detach()
     if watch is not None:
         watch.count(A)
         watch.count(D)
-    block, outcome = _solve(A, D, vector, k, width, tol / DOUBT, max_products, generator, watch)
-    pairs = conclude(D, block, k, outcome, tol)
+    cut = None if cutoff is None or width_of is None else Cut(cutoff, width_of)
+    block, outcome = _solve(A, D, vector, k, width, tol / DOUBT, max_products, generator, watch, cut)
+    pairs = conclude(D, block, k if outcome.kept is None else outcome.kept, outcome, tol)
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
     return pairs
+
+
+class Cut(NamedTuple):
+    """A cutoff, and the width of a block for so many frequencies up to it."""
+
+    frequency: float
+    width: Callable[[int], int]
 
 
 def _solve(
@@ -102,6 +120,7 @@ def _solve(
     max_products: int,
     generator: torch.Generator | None,
     watch: Watch | None,
+    cut: Cut | None = None,
 ) -> tuple[FilteredBlock, Outcome]:
     """Return the block of one level and how it ended; D is A, in float64 where ``tol`` is small."""
     high, exact_below = spectrum_top(A), 0.0 if rough(DOUBT * tol) else math.inf
@@ -110,13 +129,21 @@ def _solve(
         second = aggregate(level.coarse, level.vector, high / SMOOTH_CUT / 2)
         if second.coarse.n >= TWICE_COARSE * width:
             level = level.then(second)
+    cutoff = None
+    if cut is not None:
+        cutoff = cut.frequency
+        counted = coarse_count(A, level, cutoff, high) if high > 0 else None
+        if counted is not None:
+            if 4 * counted > D.n:
+                raise TooManyKept
+            k = max(1, counted)
+            width = cut.width(k)
     trim(D.col)  # of what walks and aggregates took
     # The smoother removes what is above zero: where nothing is, sweeps alone serve.
     if high <= 0 or level.coarse.n > SHRINKS * D.n or level.coarse.n < LEAST_COARSE * width:
         X = _random(A, max(width, block_width(k, D.n)), generator)
         block = FilteredBlock(A, X, high, exact_below=exact_below)
-        low = first_cut(block)
-        return block, refine_block(block, D, k, tol=tol, max_products=max_products, watch=watch, low=low)
+        return _swept(block, D, k, tol, max_products, watch, first_cut(block), cutoff)
     for more in (0, WIDER):
         if more and width >= k + ENOUGH:
             break
@@ -125,14 +152,33 @@ def _solve(
         X = empty(A.n, width, dtype=A.dtype, device=A.device)
         trim(X)  # of what the coarser graph's answer took
         block = FilteredBlock(A, level.prolong(coarse.V, X), high, orthonormal=True)
-        outcome = run_cycles(block, D, level, coarse, k, tol=tol, max_products=max_products - A.products, watch=watch)
-        if outcome is not None:
+        left = max_products - A.products
+        outcome = run_cycles(block, D, level, coarse, k, tol=tol, max_products=left, watch=watch, cutoff=cutoff)
+        if outcome is not None and not outcome.narrow:
             return block, outcome
+        if outcome is not None and outcome.kept:
+            k = min(outcome.kept, width)
     # Sweeps need guards, which cycles do not.
     X = torch.cat([block.X, _random(A, max(0, block_width(k, D.n) - width), generator)], dim=1)
     low = max(float(block.theta[-1]), 1e-7 * high)
     block = FilteredBlock(A, X, high, exact_below=exact_below)
-    return block, refine_block(block, D, k, tol=tol, max_products=max_products - A.products, watch=watch, low=low)
+    return _swept(block, D, k, tol, max_products - A.products, watch, low, cutoff)
+
+
+def _swept(
+    block: FilteredBlock,
+    D: Operator,
+    k: int,
+    tol: float,
+    max_products: int,
+    watch: Watch | None,
+    low: float,
+    cutoff: float | None,
+) -> tuple[FilteredBlock, Outcome]:
+    """Return the block after Chebyshev sweeps, and how they ended."""
+    if cutoff is not None:
+        return refine_up_to(block, D, k, cutoff, tol=tol, max_products=max_products, watch=watch, low=low)
+    return block, refine_block(block, D, k, tol=tol, max_products=max_products, watch=watch, low=low)
 
 
 def _coarse_answer(level: Aggregation, k: int, width: int, tol: float, generator: torch.Generator | None) -> Coarsest:

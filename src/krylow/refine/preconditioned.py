@@ -30,9 +30,9 @@ from krylow._memory import empty, trim
 from krylow.linalg.components import NullSpace
 from krylow.linalg.row_blocks import gram, lengths, orthonormalize_, recombine_, rotate_, subtract_
 from krylow.operators import SparseOperator
-from krylow.refine.chebyshev import DOUBT, SINGLE_TOL, Outcome, conclude
+from krylow.refine.chebyshev import DOUBT, PATIENCE, SINGLE_TOL, Outcome, TooManyKept, conclude, guards_beside
 from krylow.refine.clusters import PART, lowest_of_clusters
-from krylow.refine.filtered import APART, FilteredBlock
+from krylow.refine.filtered import APART, FilteredBlock, cautious_floor
 from krylow.refine.leftover import Leftover, Step, beyond_rounding
 from krylow.refine.pencil import first_frequency, scale
 from krylow.refine.progress import Watch
@@ -67,6 +67,8 @@ GROUP, LEAST_GROUPS = 16, 2
 #: Columns beyond the wanted ones that are corrected, too: while they are off, they couple vectors on either side of the
 #: cut.
 GUARDS = 4
+#: With a cutoff, the first guard is known if it leaks at most this much.
+KNOWN = 0.5
 #: The block is filtered again where clusters lower the last wanted frequency by this part, so many times at most.
 FALLS, JOINS = 0.1, 4
 #: Inner products with the block that one more projection may take from corrections without another, and most of these.
@@ -85,6 +87,7 @@ def preconditioned_subspace(
     max_products: int,
     generator: torch.Generator,
     watch: Watch | None = None,
+    cutoff: float | None = None,
 ) -> Ritz:
     """Return Ritz pairs of one large graph, the k lowest of which have an estimated error of at most ``tol``.
 
@@ -106,23 +109,26 @@ def preconditioned_subspace(
         Of the vector that looks for the first frequency.
     watch
         Told of every correction. Ctrl-C ends the iteration with what the last one found.
+    cutoff
+        If all pairs up to this frequency are wanted: k is then an estimate of how many they are. It is the first shift,
+        so that as many frequencies of B are negative.
     """
     null = null if null is not None and null.lowest and null.count else None
     D = L.double()
-    shift = first_frequency(D, null, generator)
+    shift = first_frequency(D, null, generator) if cutoff is None else cutoff
     A = L.double()
     if watch is not None:
         watch.count(A)
         watch.count(D)
     X = start()
     for dtype in (torch.float32, torch.float64)[not _single_suffices(D, shift, tol) :]:
-        pairs, settled = _search(A, D, X.to(dtype), k, null, shift, tol, max_products, watch)
+        pairs, settled = _search(A, D, X.to(dtype), k, null, shift, tol, max_products, watch, cutoff)
         known = pairs.evidence
-        if not settled or known is None or known.error <= tol or known.well_defined < k:
+        if not settled or known is None or known.error <= tol or known.well_defined < pairs.X.shape[1]:
             break
         # There is a gap, and rounding of the search is all that is left of the error: once more in double precision.
-        X = start()
-        X[:, :k] = pairs.X.to(X.dtype)
+        X, k = start(), pairs.X.shape[1]
+        X = torch.cat([pairs.X.to(X.dtype), X[:, -max(X.shape[1] - k, guards_beside(k)) :]], dim=1)
     L.products += A.products + D.products
     L.passes += A.passes + D.passes
     return pairs
@@ -138,26 +144,34 @@ def _search(
     tol: float,
     max_products: int,
     watch: Watch | None,
+    cutoff: float | None,
 ) -> tuple[Ritz, bool]:
     """Return the pairs of a search in the precision of the start block X, and whether it settled.
 
     Products of the search are counted by A, those of its end by D; the rest as in :func:`preconditioned_subspace`.
     """
-    search = Search(A, X, k, null, max_products)
+    search = Search(A, X, k, null, max_products, cutoff)
     try:
         search.find(shift, tol / DOUBT)
-        search.correct(tol / DOUBT, watch)
+        while not search.correct(tol / DOUBT, watch):
+            search.find(shift, tol / DOUBT)
     except KeyboardInterrupt:
         search.outcome = replace(search.outcome, interrupted=True)
-    X, theta, outcome = search.X, search.theta, search.outcome
+    X, theta, outcome, doubt = search.X, search.theta, search.outcome, search.doubt
+    known = null.count if null else 0
+    if cutoff is not None:
+        kept = int((theta <= cutoff).sum())
+        k, outcome = kept + known, replace(outcome, kept=kept)
+        if kept == 0:
+            outcome = replace(outcome, error=0.0 if outcome.settled else math.inf, well_defined=k)
     del search  # and what it keeps beside its block
     trim(X)
     block = FilteredBlock(A, X, 0.0, beside=null)
     del X
-    block.theta = theta
+    block.theta, block.doubt = theta, doubt
     pairs = conclude(D, block, k, outcome, 0.0)
-    if outcome.settled:
-        pairs = beyond_rounding(pairs, theta, k, null.count if null else 0)
+    if outcome.settled and k > known:
+        pairs = beyond_rounding(pairs, theta, k, known)
     return pairs, outcome.settled and not outcome.interrupted
 
 
@@ -181,9 +195,13 @@ class Search:
         Null vectors to keep apart; None: none.
     max_products
         Most products.
+    cutoff
+        Where k is an estimate of how many frequencies are up to this one.
 
     Attributes
     ----------
+    doubt
+        ``(s,)`` by how much each Ritz value may still fall, by estimate.
     X
         ``(n, s)`` orthonormal, beside the null space, in the order of rising frequency once it is filtered.
     theta
@@ -192,20 +210,66 @@ class Search:
         What is known of the error.
     """
 
-    def __init__(self, A: SparseOperator, X: Tensor, k: int, null: NullSpace | None, max_products: int) -> None:
-        self.A, self.k, self.null, self.limit = A, k, null, max_products
-        self.wanted = k - (null.count if null else 0)
+    def __init__(
+        self,
+        A: SparseOperator,
+        X: Tensor,
+        k: int,
+        null: NullSpace | None,
+        max_products: int,
+        cutoff: float | None = None,
+    ) -> None:
+        self.A, self.null, self.limit, self.cutoff = A, null, max_products, cutoff
         self._take(X)
         self.theta = torch.full((X.shape[1],), torch.inf, dtype=torch.float64)
+        self.doubt = torch.full_like(self.theta, torch.inf)
         self.outcome = Outcome(math.inf, 0)
-        corrected = min(X.shape[1], self.wanted + GUARDS)
-        groups = max(LEAST_GROUPS, -(-corrected // GROUP))
-        self._group = -(-corrected // (4 * groups)) * 4
-        self._columns = min(X.shape[1], -(-corrected // self._group) * self._group)
+        self._want(k)
         self._deep = self.X.new_empty(self.X.shape[0], 0)
         self._entries: Tensor | None = None  # of the last pencil: the next one takes their room
         self._low, self._end, self._least = 1.0, 0.0, 0.0
         self._complete, self._stiff = False, False
+
+    def _want(self, k: int) -> None:
+        """Make k the number of wanted vectors, null vectors included, and plan how many columns are corrected."""
+        X, self.k = self.X, k
+        self.wanted = k - (self.null.count if self.null else 0)
+        corrected = min(X.shape[1], self.wanted + GUARDS)
+        groups = max(LEAST_GROUPS, -(-corrected // GROUP))
+        self._group = -(-corrected // (4 * groups)) * 4
+        self._columns = min(X.shape[1], -(-corrected // self._group) * self._group)
+
+    def _recount(self, count: int) -> bool:
+        """Want so many vectors of the block, one at least; return whether that changes anything."""
+        before = self.wanted
+        self._want(self.k - self.wanted + min(max(1, count), self.X.shape[1] - 1))
+        return self.wanted != before
+
+    def _widen(self) -> None:
+        """Make the block twice as wide, with random columns."""
+        n, width = self.X.shape
+        if 4 * width > n:
+            raise TooManyKept
+        source = torch.Generator(device=self.X.device).manual_seed(width)
+        more = torch.randn(n, min(width, n - self.k), dtype=self.X.dtype, device=self.X.device, generator=source)
+        self._take(torch.cat([self.X, more], dim=1))
+        self.theta = torch.full((self.X.shape[1],), torch.inf, dtype=torch.float64)
+        self.doubt, self.outcome = torch.full_like(self.theta, torch.inf), Outcome(math.inf, 0)
+        self._want(self.k)
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether a cutoff keeps so many vectors that too few guards are left."""
+        width = self.X.shape[1]
+        return self.cutoff is not None and self.k > width - guards_beside(self.k)
+
+    @property
+    def _straddled(self) -> bool:
+        """Whether the first Ritz value above the cutoff, if there is one, stays there."""
+        if self.cutoff is None:
+            return True
+        j = int((self.theta <= self.cutoff).sum())
+        return j < self.theta.numel() and cautious_floor(self.theta[j], self.doubt[j]) > self.cutoff
 
     def _clean_(self, X: Tensor) -> Tensor:
         return X.contiguous() if self.null is None else self.null.remove_(X).contiguous()
@@ -237,6 +301,8 @@ class Search:
             self.filter(shift)
             before = float(self.theta[self.wanted - 1])
             self._join_clusters(tol)
+            if self.cutoff is not None:
+                self._recount(int((self.theta <= self.cutoff).sum()))
             last, following = self.theta[self.wanted - 1 : self.wanted + 1].tolist()
             shift = last + BETWEEN * (following - last)
             if before - last <= FALLS * abs(before):
@@ -257,15 +323,18 @@ class Search:
             block = FilteredBlock(self.pencil.operator, self.X, self.pencil.top)
             try:
                 self._sweep(block, min(low, block.high / FIRST_CUT), goal)
-                if self._settled(block) and goal > COARSE:
+                if self._settled(block) and goal > COARSE and not self._crowded:
                     self._sweep(block, float(block.theta[-1]), COARSE)
                 deep = block.theta < -NEAR
                 self._deep = block.X[:, deep.to(block.X.device)].contiguous()
                 self._least = float(block.theta[~deep].min()) if not bool(deep.all()) else 0.0
                 self._low, self._end = float(block.theta[-1]), float(block.theta[self.k - 1])
-                self._complete = self._settled(block)
+                self._complete = self._settled(block) and not self._crowded
                 if self._complete:
                     break
+                if self._crowded:
+                    low = 2 * max(self._low, self.pencil.near)
+                    continue
                 goal = COARSE if self._end >= -NEAR else ROUGH
                 shift = self._last_of_graph(block)
                 low = 2 * max(self._low - self._end, self.pencil.near)
@@ -274,6 +343,8 @@ class Search:
                 del block  # before another one takes its room
                 self._take(self.pencil.to_graph_(self.X))
                 self._count()
+                if self._crowded:
+                    self._widen()
         self._low = min(max(self._low, self.pencil.near), 0.5 * self.pencil.top)
         self._rotate()
 
@@ -349,7 +420,14 @@ class Search:
             low = max(low, first + 1e-7 * block.high)
             degree = _filter_degree(block, k, low, goal) if known else FIRST_DEGREE
             block.sweep(k, degree, low, min(first, low - self.pencil.near))
-            if block.error(k) <= goal or (block.sweeps > 1 and float(block.theta[k - 1]) < -NEAR):
+            shown = True
+            if self.pencil.shift == self.cutoff:  # as many frequencies are below 0 as L has below the cutoff
+                self._recount(int((block.theta <= 0).sum()) - (self.k - self.wanted))
+                k = self.k
+                if self._crowded:  # a wider block is needed, whatever this one still finds
+                    return
+                shown = float(block.leakage[k]) <= KNOWN
+            if shown and (block.error(k) <= goal or (block.sweeps > 1 and float(block.theta[k - 1]) < -NEAR)):
                 return
             above = low - float(block.theta[k - 1]) <= CLAMPED * abs(low)  # a filter sees no frequency above its cut
             low = min(2 * abs(low), block.high / 2) if above else min(low, float(block.theta[-1]))
@@ -378,30 +456,42 @@ class Search:
         )
         return last + BETWEEN * (following - last)
 
-    def correct(self, tol: float, watch: Watch | None) -> None:
-        """Correct the wanted vectors until their estimated error is at most ``tol``, or no gap shows."""
-        left, eps, still = Leftover(known=not self._stiff), torch.finfo(self.X.dtype).eps, 0
+    def correct(self, tol: float, watch: Watch | None) -> bool:
+        """Correct the wanted vectors until their estimated error is at most ``tol``, or no gap shows.
+
+        Returns False where a cutoff keeps too many of them for the block, which is wider then.
+        """
+        left, eps, still, undecided = Leftover(known=not self._stiff), torch.finfo(self.X.dtype).eps, 0, 0
         trim(self.X)
         while True:
             degree = self._step_degree(tol)
             if self.A.products + (degree + 1) * self._columns > self.limit:
-                return
+                return True
             step, before = self._step(degree), self.outcome.error
             if step is None:
-                return
+                return True
+            if self.cutoff is not None and self._recount(int((self.theta <= self.cutoff).sum())):
+                left, self.outcome = Leftover(known=not self._stiff), Outcome(math.inf, 0)
+                if not self._crowded:
+                    continue
+                self._widen()
+                return False
             left.take(step, self._theory(degree))
             if self._complete:
                 judged = left.judged(step, self.theta, self.k - self.wanted, tol, eps)
+                self.doubt = left.doubt
                 # Steps hardly see what the vectors of clusters were off by.
                 self.outcome = replace(judged, error=judged.error + PART * tol) if self._stiff else judged
             if watch is not None:
                 watch.report(self.outcome.error)
             still = still + 1 if left.leaks <= SETTLED * tol and not self.outcome.error < STILL * before else 0
             if self._complete and left.stalled:
-                return
-            if self.outcome.error <= tol or still == TIMES:
+                return True
+            if self.outcome.error <= tol and not self._straddled and undecided < PATIENCE:
+                undecided += 1
+            elif self.outcome.error <= tol or still == TIMES:
                 self.outcome = replace(self.outcome, settled=True)
-                return
+                return True
 
     def _count(self) -> None:
         """Add the pencil's products to those of A."""

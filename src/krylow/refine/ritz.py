@@ -63,6 +63,8 @@ class Ritz:
         Whether Ctrl-C ended the refinement before its own criterion did.
     evidence
         What the refinement knows of its error, where that is more than these residuals tell.
+    kept
+        With a cutoff: how many of the pairs are up to it; None: k was given.
     """
 
     theta: Tensor
@@ -70,6 +72,7 @@ class Ritz:
     residuals: Tensor
     interrupted: bool = False
     evidence: Evidence | None = None
+    kept: int | None = None
 
     def to(self, dtype: torch.dtype) -> Ritz:
         """Return the pairs in a dtype."""

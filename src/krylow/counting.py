@@ -1,0 +1,252 @@
+r"""All frequencies of one large graph up to a cutoff: counted, then solved for once.
+
+How many frequencies lie up to the cutoff $\omega$ is not known before.
+
+- Where "shift_invert" has a light factor, the signs of its pivots at $\omega$ count them (Sylvester), which proves the
+  number.
+- "multilevel" counts them on its coarser graph (:mod:`krylow.refine.coarse_count`), "lobpcg" as the negative
+  frequencies of its pencil with the shift $\omega$, and "chebyshev" estimates the trace of a step function by random
+  probes. These are estimates, which set the width of a block: its own Ritz values then say how many are kept, sweep by
+  sweep. It is made wider where too few guard vectors are left, and iterated until the first Ritz value above the
+  cutoff is known to stay there.
+- The other methods are asked for a few vectors more than the probes count, until one lies above the cutoff, and once
+  more for as many as are to be kept where these are not good enough yet.
+
+Ritz values are upper bounds, so that what is kept is never above the cutoff. That the next frequency is above it is
+proved by pivots, else estimated as every error of a large graph is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from krylow import large
+from krylow._checks import InputError
+from krylow.answers import Options, result
+from krylow.certify import Subspace
+from krylow.floor import PROOF_LIMIT
+from krylow.linalg.bounds import davis_kahan
+from krylow.linalg.components import null_space
+from krylow.linalg.elimination import LIGHT, Factor
+from krylow.linalg.fill import core_fill
+from krylow.operators import FunctionOperator, Operator, SparseOperator
+from krylow.refine.chebyshev import TooManyKept
+from krylow.refine.condensed import PROOF_SLACK, core_of
+from krylow.refine.ritz import Evidence
+from krylow.refine.spectrum import single, spectrum_top
+from krylow.response import estimated_count
+
+Recipe = Callable[[Operator, int, Options], Subspace]
+
+#: Methods whose block on a large graph is cut at a frequency.
+BLOCKS = ("chebyshev", "multilevel", "lobpcg")
+#: Random probes of an estimated count; degree of its polynomial over the root of the spectrum's width over the cutoff's
+#: height, the degrees that are worth it, and the number that is taken for granted where more would be needed.
+PROBES, SHARP, DEGREES, GRANTED = 8, 5.0, (20, 240), 8
+#: Standard deviations that an estimate is raised by: a block that is too narrow costs more than one that is too wide.
+SPREAD = 1.5
+#: Solves with a larger k that may follow the first.
+TRIALS = 12
+#: The count by pivots is made this many eps of the norm above the cutoff, beyond its own rounding.
+ABOVE = 8 * PROOF_SLACK
+#: A graph of up to so many nodes is decomposed where the cutoff keeps more than a quarter of its frequencies.
+DECOMPOSED = 4096
+
+
+@dataclass(frozen=True)
+class Count:
+    r"""How many frequencies lie up to a cutoff.
+
+    Attributes
+    ----------
+    k
+        The number.
+    how
+        It was found, in words.
+    floor
+        Proved lower bound of $\lambda_{k+1}$, above the cutoff; -inf: the number is an estimate.
+    """
+
+    k: int
+    how: str
+    floor: float = -math.inf
+
+
+def is_counted(L: Operator) -> bool:
+    """Return whether L is one graph whose answer no dense factor proves, so that its frequencies are counted first."""
+    return not L.batch_shape and (L.n > PROOF_LIMIT or isinstance(L, FunctionOperator))
+
+
+def up_to(L: Operator, cutoff: float, method: str, recipe: Recipe, options: Options) -> Subspace | None:
+    """Return all frequencies up to the cutoff of one graph that :func:`is_counted`; None where exact ones are due."""
+    products, passes = L.products, L.passes
+    null = null_space(L)
+    zeros = null.count if null is not None and null.lowest else 0
+    low, high = (float(bound) for bound in L.gershgorin())
+    low = max(low, 0.0) if L.psd or zeros else low
+    if cutoff < low:
+        return _nothing(L, cutoff, low)
+    if zeros and cutoff == 0:
+        count = Count(zeros, "the components of the graph", math.ulp(0.0))
+    elif cutoff >= high:
+        count = Count(L.n, "Gershgorin's bound of all of them")
+    else:
+        count = _count(L, cutoff, method, max(high, 0.0))
+    k = max(1, count.k, zeros if math.isfinite(count.floor) else zeros + 1)
+    if 4 * k > L.n > PROOF_LIMIT:
+        return _too_many(L, cutoff)
+    if math.isfinite(count.floor):
+        found = _proved(L, count, cutoff, recipe, options, products)
+    elif method in BLOCKS and large.is_large(L, k) and (method != "lobpcg" or isinstance(L, SparseOperator)):
+        try:
+            found = recipe(L, k, replace(_left(L, options, products), cutoff=cutoff))
+        except TooManyKept:
+            return _too_many(L, cutoff)
+    else:
+        found = _grown(L, k, cutoff, recipe, options, products, zeros)
+    if found is None:
+        return _too_many(L, cutoff)
+    kept = int(found.kept) if found.kept is not None else found.k
+    told = f"{kept} frequencies up to the cutoff"
+    why = f"{told}, counted by {count.how}" if math.isfinite(count.floor) else f"{told}, by their Ritz values"
+    spent = {"products": L.products - products, "passes": L.passes - passes}
+    return replace(found, cutoff=cutoff, why=f"{why}; {found.why}", **spent)
+
+
+def _too_many(L: Operator, cutoff: float) -> None:
+    """Return None for a graph that is decomposed instead, and refuse a larger one."""
+    if L.n > DECOMPOSED or isinstance(L, FunctionOperator):
+        raise InputError(
+            f"the cutoff must keep fewer than a quarter of the {L.n} frequencies of a large graph, got {cutoff}, which "
+            'keeps about as many or more: use lowpass with method="polynomial", which needs no basis.'
+        )
+
+
+def _nothing(L: Operator, cutoff: float, low: float) -> Subspace:
+    """Return the answer where all frequencies are above the cutoff: one zero column."""
+    one = torch.zeros(1, dtype=L.dtype, device=L.device)
+    evidence = Evidence(error=0.0, floor=low, well_defined=1, residuals=one.double(), proved=True)
+    found = result(L, one.expand(L.n, 1), one + torch.inf, 0, 0, "no frequency is up to the cutoff", evidence=evidence)
+    return replace(found, cutoff=cutoff, kept=torch.zeros_like(L.sizes))
+
+
+def _left(L: Operator, options: Options, products: int) -> Options:
+    """Return the options with as many products as are left of those allowed."""
+    if options.max_products is None:
+        return options
+    return replace(options, max_products=max(1, options.max_products - (L.products - products)))
+
+
+def _count(L: Operator, cutoff: float, method: str, high: float) -> Count:
+    """Return the number of frequencies up to the cutoff, proved or estimated."""
+    if method == "shift_invert" and isinstance(L, SparseOperator) and L.device.type == "cpu":
+        found = _by_factor(L, cutoff)
+        if found is not None:
+            return found
+    if method in ("multilevel", "lobpcg") and L.n > PROOF_LIMIT:  # they count for themselves
+        return Count(GRANTED, "guess")
+    A = single(L)
+    low, top = float(L.gershgorin()[0]), min(high, 1.01 * spectrum_top(A))
+    degree = int(SHARP * ((top - low) / (cutoff - low)) ** 0.5) if low < cutoff < top else 0
+    if degree > DEGREES[1] or degree == 0:
+        return Count(GRANTED, "guess")
+    estimate = estimated_count(A, cutoff, high=top, degree=max(degree, DEGREES[0]), probes=PROBES)
+    if A is not L:
+        L.products += A.products
+        L.passes += A.passes
+    k = max(1.0, float(estimate))
+    return Count(round(k + SPREAD * (2 * k / PROBES) ** 0.5), "random probes")
+
+
+def _by_factor(L: SparseOperator, cutoff: float) -> Count | None:
+    """Return the count by the signs of pivots, None where no factor is light or rounding covers it."""
+    core = core_of(L)
+    if 2 * core_fill(core).entries > LIGHT * L.n:
+        return None
+    norm = max(abs(float(bound)) for bound in L.gershgorin())
+    above = cutoff + ABOVE * float(np.finfo(np.float64).eps) * norm
+    factor = Factor(core.S, core.order and core.order[0])
+    counted = core.below(factor, above) if factor.counts else None
+    if counted is None or not above - PROOF_SLACK * counted[1] > cutoff:
+        return None
+    return Count(counted[0], "the signs of a factor's pivots", above - PROOF_SLACK * counted[1])
+
+
+def _proved(L: Operator, count: Count, cutoff: float, recipe: Recipe, options: Options, products: int) -> Subspace:
+    """Return as many vectors as were counted, with the floor that the count proves."""
+    if count.k == 0:
+        return _nothing(L, cutoff, count.floor)
+    found = recipe(L, count.k, _left(L, options, products))
+    evidence = found.evidence and replace(found.evidence, floor=max(found.evidence.floor, count.floor))
+    return replace(found, evidence=evidence, kept=torch.full_like(L.sizes, count.k))
+
+
+def _grown(
+    L: Operator, k: int, cutoff: float, recipe: Recipe, options: Options, products: int, zeros: int
+) -> Subspace | None:
+    """Return what a method for a given k finds with more and more vectors, until one lies above the cutoff.
+
+    None where that would be more than a quarter of them.
+    """
+    k = min(k + 1, L.n)
+    for _ in range(TRIALS):
+        if 4 * k > L.n > PROOF_LIMIT:
+            return None
+        found = recipe(L, k, _left(L, options, products))
+        kept = _kept(found, cutoff, zeros)
+        if kept < k or k == L.n or found.interrupted:
+            break
+        k = min(L.n, max(k + 2, int(1.5 * k)))
+    cut = _first(L, found, kept, cutoff)
+    if not 0 < kept < k or found.interrupted or found.exact or _error(L, cut) <= options.tol:
+        return cut
+    again = recipe(L, kept, _left(L, options, products))
+    if _kept(again, cutoff, zeros) < kept:
+        return cut
+    # The larger answer has measured the first vector above the cutoff.
+    return replace(
+        again, following=cut.following, following_residual=cut.following_residual, evidence=None, kept=cut.kept
+    )
+
+
+def _kept(found: Subspace, cutoff: float, zeros: int) -> int:
+    """Return how many Ritz values are up to the cutoff; those of null vectors are zero, whatever rounding says."""
+    theta = found.ritz_values
+    least = min(zeros, theta.numel()) if cutoff >= 0 else 0
+    return max(least, int((theta <= cutoff).sum()))
+
+
+def _first(L: Operator, found: Subspace, kept: int, cutoff: float) -> Subspace:
+    """Return the first ``kept`` vectors of an answer, to be certified; one zero column where none is."""
+    theta, X = found.ritz_values, found.basis
+    k = max(1, kept)
+    within = torch.arange(k, device=theta.device) < kept
+    following, residual = found.following, found.following_residual
+    if kept < found.k:
+        following, vector = theta[kept], X[:, kept : kept + 1]
+        residual = torch.linalg.vector_norm(L @ vector - following * vector)
+    return replace(
+        found,
+        basis=X[:, :k] * within,
+        ritz_values=torch.where(within, theta[:k], torch.full_like(theta[:k], torch.inf)),
+        following=following,
+        following_residual=residual,
+        evidence=None,
+        cutoff=cutoff,
+        kept=torch.full_like(L.sizes, kept),
+    )
+
+
+def _error(L: Operator, cut: Subspace) -> float:
+    """Return the error of what was kept by its residuals over the gap."""
+    if cut.following is None or cut.following_residual is None:
+        return math.inf
+    theta, X = cut.ritz_values, cut.basis
+    residuals = torch.linalg.vector_norm(L @ X - X * theta, dim=-2)
+    gaps = cut.following - cut.following_residual - theta
+    return float(davis_kahan(residuals, gaps)) if bool((gaps > 0).all()) else math.inf
