@@ -93,7 +93,7 @@ def test_a_cutoff_below_all_frequencies_keeps_none(method):
 
 
 def test_none_is_kept_below_the_lowest_frequency_of_a_graph_without_a_null_vector():
-    L, lam, _ = truth("smallworld")
+    L, _, _ = truth("smallworld")
     raised = as_operator(sp.csr_array(L.to_scipy() + sp.eye_array(L.n)))
     found = kl.subspace(raised, cutoff=0.9, method="chebyshev")
     assert int(found.kept) == 0

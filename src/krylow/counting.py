@@ -4,11 +4,11 @@ How many frequencies lie up to the cutoff $\omega$ is not known before.
 
 - Where "shift_invert" has a light factor, the signs of its pivots at $\omega$ count them (Sylvester), which proves the
   number.
-- "multilevel" counts them on its coarser graph (:mod:`krylow.refine.coarse_count`), "lobpcg" as the negative
-  frequencies of its pencil with the shift $\omega$, and "chebyshev" estimates the trace of a step function by random
-  probes. These are estimates, which set the width of a block: its own Ritz values then say how many are kept, sweep by
-  sweep. It is made wider where too few guard vectors are left, and iterated until the first Ritz value above the
-  cutoff is known to stay there.
+- "multilevel" counts them on its coarser graph (:mod:`krylow.refine.coarse_count`), "chebyshev" estimates the trace
+  of a step function by random probes, and so does "lobpcg" where degrees are alike; else it counts the negative
+  frequencies of its pencil with the shift $\omega$. These are estimates, which set the width of a block: its own Ritz
+  values then say how many are kept, sweep by sweep. It is made wider where too few guard vectors are left, and iterated
+  until the first Ritz value above the cutoff is known to stay there.
 - The other methods are asked for a few vectors more than the probes count, until one lies above the cutoff, and once
   more for as many as are to be kept where these are not good enough yet.
 
@@ -48,6 +48,9 @@ BLOCKS = ("chebyshev", "multilevel", "lobpcg")
 #: Random probes of an estimated count; degree of its polynomial over the root of the spectrum's width over the cutoff's
 #: height, the degrees that are worth it, and the number that is taken for granted where more would be needed.
 PROBES, SHARP, DEGREES, GRANTED = 8, 5.0, (20, 240), 8
+#: Largest degree for "lobpcg": in a wider spectrum most degrees are far below the largest, probes count far too many
+#: frequencies, and a block that is widened as it counts costs less.
+MODEST = 60
 #: Standard deviations that an estimate is raised by: a block that is too narrow costs more than one that is too wide.
 SPREAD = 1.5
 #: Solves with a larger k that may follow the first.
@@ -148,12 +151,12 @@ def _count(L: Operator, cutoff: float, method: str, high: float) -> Count:
         found = _by_factor(L, cutoff)
         if found is not None:
             return found
-    if method in ("multilevel", "lobpcg") and L.n > PROOF_LIMIT:  # they count for themselves
+    if method == "multilevel" and L.n > PROOF_LIMIT:  # it counts for itself
         return Count(GRANTED, "guess")
     A = single(L)
     low, top = float(L.gershgorin()[0]), min(high, 1.01 * spectrum_top(A))
     degree = int(SHARP * ((top - low) / (cutoff - low)) ** 0.5) if low < cutoff < top else 0
-    if degree > DEGREES[1] or degree == 0:
+    if degree == 0 or degree > (MODEST if method == "lobpcg" else DEGREES[1]):
         return Count(GRANTED, "guess")
     estimate = estimated_count(A, cutoff, high=top, degree=max(degree, DEGREES[0]), probes=PROBES)
     if A is not L:
