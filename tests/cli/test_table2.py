@@ -19,7 +19,7 @@ def nowhere(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["--data", "sst2"], "data must be one of 'mrpc', 'qnli', 'synthetic', 'all'"),
-        (["--protocol", "C"], "protocol must be one of 'A', 'B', 'R', 'all'"),
+        (["--protocol", "C"], "protocol must be one of 'A', 'B', 'R', 'L', 'all'"),
         (["--seeds", "0"], "--seeds"),
     ],
 )

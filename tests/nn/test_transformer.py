@@ -37,7 +37,7 @@ def mixing(name, **options):
     return LowPassAttention(EMBED, 2, **{**FILTERS[name], **options})
 
 
-def overfit(mix, *, most=60, token_graph=True, seed=0):
+def overfit(mix, *, most=200, token_graph=True, seed=0):
     """Return the accuracy on one batch after at most so many steps of Adam."""
     torch.manual_seed(seed)
     batch = token_pairs(16, words=20, lengths=(3, 5), generator=torch.Generator().manual_seed(1))
