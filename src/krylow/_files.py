@@ -7,12 +7,14 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import BinaryIO
 
+fcntl: ModuleType | None  # None on Windows
 try:
     import fcntl
-except ImportError:  # pragma: no cover (not on Windows)
-    fcntl = None  # type: ignore[assignment]
+except ImportError:  # pragma: no cover
+    fcntl = None
 
 #: How unfinished files are called; not by their target, whose name may be as long as a name can be.
 PREFIX, SUFFIX = ".krylow-", ".tmp"

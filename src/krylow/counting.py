@@ -102,27 +102,36 @@ def up_to(L: Operator, cutoff: float, method: str, recipe: Recipe, options: Opti
         count = _count(L, cutoff, method, max(high, 0.0))
     k = max(1, count.k, zeros if math.isfinite(count.floor) else zeros + 1)
     if 4 * k > L.n > PROOF_LIMIT:
-        return _too_many(L, cutoff)
+        _check_few(L, cutoff)
+        return None
+    found: Subspace | None
     if math.isfinite(count.floor):
         found = _proved(L, count, cutoff, recipe, options, products)
     elif method in BLOCKS and large.is_large(L, k) and (method != "lobpcg" or isinstance(L, SparseOperator)):
         try:
             found = recipe(L, k, replace(_left(L, options, products), cutoff=cutoff))
         except TooManyKept:
-            return _too_many(L, cutoff)
+            _check_few(L, cutoff)
+            return None
     else:
         found = _grown(L, k, cutoff, recipe, options, products, zeros)
     if found is None:
-        return _too_many(L, cutoff)
+        _check_few(L, cutoff)
+        return None
     kept = int(found.kept) if found.kept is not None else found.k
     told = f"{kept} frequencies up to the cutoff"
     why = f"{told}, counted by {count.how}" if math.isfinite(count.floor) else f"{told}, by their Ritz values"
-    spent = {"products": L.products - products, "passes": L.passes - passes}
-    return replace(found, cutoff=cutoff, why=f"{why}; {found.why}", **spent)
+    return replace(
+        found,
+        cutoff=cutoff,
+        why=f"{why}; {found.why}",
+        products=L.products - products,
+        passes=L.passes - passes,
+    )
 
 
-def _too_many(L: Operator, cutoff: float) -> None:
-    """Return None for a graph that is decomposed instead, and refuse a larger one."""
+def _check_few(L: Operator, cutoff: float) -> None:
+    """Refuse a cutoff that keeps a quarter of a graph's frequencies, unless it is so small that it is decomposed."""
     if L.n > DECOMPOSED or isinstance(L, FunctionOperator):
         raise InputError(
             f"the cutoff must keep fewer than a quarter of the {L.n} frequencies of a large graph, got {cutoff}, which "

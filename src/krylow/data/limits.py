@@ -115,7 +115,7 @@ def _unpacked(file: IO[bytes], limit: Limit) -> bytes:
         raise InputError(f"{limit.what} must be a whole gzip file: {error}.") from None
 
 
-def _whole(file: IO[bytes], limit: Limit) -> bytes:
+def _whole(file: IO[bytes] | GzipFile, limit: Limit) -> bytes:
     """Read to the end, and stop where there is more than the limit."""
     content = bytearray()
     while piece := file.read(_PIECE):
