@@ -71,7 +71,7 @@ def road(n: int, rng: np.random.Generator) -> Any:
     ends = np.sort(np.concatenate([corners[:, [0, 1]], corners[:, [1, 2]], corners[:, [0, 2]]]), 1)
     ends = np.unique(ends, axis=0)
     length = np.linalg.norm(at[ends[:, 0]] - at[ends[:, 1]], axis=1)
-    tree = minimum_spanning_tree(csr_array((length, ends.T), shape=(junctions, junctions))).tocoo()
+    tree = minimum_spanning_tree(csr_array((length, ends.T.astype(np.int32)), shape=(junctions, junctions))).tocoo()
     spare = np.setdiff1d(ends[:, 0] * junctions + ends[:, 1], _codes(tree.coords, junctions))
     extra = np.stack([spare // junctions, spare % junctions])
     wanted = round(ROADS * junctions) - tree.nnz
