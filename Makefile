@@ -7,9 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.krylow-setup
 # What the tests and the reproduction need. `cluster` (ray) is large and left to those who want it.
-EXTRAS ?= train,sklearn,pyg,report,large,nlp,dev
+EXTRAS ?= sklearn,pyg,large,dev
 WORKERS ?= 2
-CODE := $(wildcard src tests benchmarks examples)
+CODE := $(wildcard src lab tests benchmarks examples)
 # One thread a worker: the workers are the parallelism, and sums do not depend on the machine's core count.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
@@ -18,11 +18,11 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pyth
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-setup: $(STAMP)  ## create .venv and install krylow with everything the tests need
+setup: $(STAMP)  ## create .venv and install krylow and its laboratory with everything the tests need
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml lab/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch -e '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch -e '.[$(EXTRAS)]' -e lab
 	@touch $@
 
 lint: setup  ## style, types and the order of the layers
@@ -32,15 +32,15 @@ lint: setup  ## style, types and the order of the layers
 	$(BIN)/lint-imports
 
 test: lint  ## lint, then every fast test and every docstring example
-	$(PYTEST) -m "not slow" --doctest-modules src/krylow tests
+	$(PYTEST) -m "not slow" --doctest-modules src/krylow lab/src tests lab/tests
 
 test-slow: setup  ## the end-to-end tests (minutes)
-	$(PYTEST) -m slow tests
+	$(PYTEST) -m slow tests lab/tests
 
 test-lowest:  ## the fast tests with the lowest versions that are allowed (torch: the newest)
 	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt torch -e '.[train,sklearn,pyg,report,large,nlp]' pytest pytest-xdist hypothesis networkx
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n $(WORKERS) -m "not slow" tests
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt torch -e '.[sklearn,pyg,large]' -e lab pytest pytest-xdist hypothesis networkx
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n $(WORKERS) -m "not slow" tests lab/tests
 
 reproduce: setup  ## train and measure the paper's table 1
 	$(BIN)/krylow reproduce table1

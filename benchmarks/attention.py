@@ -21,8 +21,8 @@ import torch
 from timing import interleaved
 from torch import Tensor, nn
 
-from krylow.experiments.records import Record
 from krylow.nn import LowPassAttention
+from krylow_lab.records import Record
 
 HEADS, K, M = 4, 10, 20
 FUSED, DEFAULT, OURS, EXACT = "MultiheadAttention", "MultiheadAttention with weights", "unrolled", "exact"

@@ -19,7 +19,7 @@ from torch_geometric.transforms import AddLaplacianEigenvectorPE
 from torch_geometric.utils import dense_to_sparse
 
 import krylow as kl
-from krylow.experiments.records import Record
+from krylow_lab.records import Record
 
 #: A gap below this is no gap to compare subspaces at.
 REAL_GAP = 1e-3

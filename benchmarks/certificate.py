@@ -15,7 +15,7 @@ import time
 import torch
 
 import krylow as kl
-from krylow.experiments.records import Record
+from krylow_lab.records import Record
 
 NODES, STEPS, KS = 60, 30, (4, 6)
 

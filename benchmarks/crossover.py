@@ -20,11 +20,11 @@ import torch
 from timing import interleaved
 
 import krylow as kl
-from krylow.experiments.large.graphs import FAMILIES as FAMILY
-from krylow.experiments.large.graphs import make
-from krylow.experiments.records import Record
 from krylow.graph import as_operator
 from krylow.large import is_large
+from krylow_lab.large.graphs import FAMILIES as FAMILY
+from krylow_lab.large.graphs import make
+from krylow_lab.records import Record
 
 METHODS = ("exact", "thick_restart", "chebyshev", "multilevel", "lobpcg", "shift_invert")
 FAMILIES = ("grid", "road", "knn2d", "knn3d", "sbm20", "smallworld", "powerlaw")

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 import krylow as kl
-from krylow.experiments.large.graphs import make
-from krylow.experiments.records import Record
 from krylow.graph import as_operator
+from krylow_lab.large.graphs import make
+from krylow_lab.records import Record
 
 GRAPHS = (
     ("grid", 10_000),

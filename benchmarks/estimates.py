@@ -30,8 +30,8 @@ from scipy.sparse.linalg import eigsh
 from scipy.spatial import Delaunay, cKDTree
 
 import krylow as kl
-from krylow.experiments.large.graphs import make
-from krylow.experiments.records import Record
+from krylow_lab.large.graphs import make
+from krylow_lab.records import Record
 
 MOST_K, CUTS, TOLS = 40, 4, (1e-3, 1e-6)
 #: Larger graphs are in blocks here, and their inverse is dense.

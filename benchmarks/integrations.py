@@ -29,9 +29,9 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import AddLaplacianEigenvectorPE
 
 import krylow as kl
-from krylow.experiments.records import Record
 from krylow.integrations.pyg import AddLowFrequencyPE
 from krylow.integrations.sklearn import LowPassEmbedding
+from krylow_lab.records import Record
 
 #: A gap below this is no gap to compare subspaces at.
 REAL_GAP = 1e-2

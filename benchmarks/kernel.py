@@ -27,9 +27,9 @@ from timing import interleaved
 
 import krylow as kl
 from krylow._memory import empty
-from krylow.experiments.records import Record
 from krylow.operators import SparseOperator
 from krylow.operators.ordering import reordered
+from krylow_lab.records import Record
 
 #: Triad runs over arrays as large as a block of this many columns, whatever the block is.
 TRIAD_COLUMNS = 32

@@ -24,12 +24,12 @@ from scipy.spatial import Delaunay, cKDTree
 
 import krylow as kl
 from krylow import methods
-from krylow.experiments.large import graphs
-from krylow.experiments.records import Record
 from krylow.graph import as_operator
 from krylow.linalg.fill import core_fill
 from krylow.operators.walks import walk
 from krylow.refine.condensed import core_of
+from krylow_lab.large import graphs
+from krylow_lab.records import Record
 
 METHODS = ("multilevel", "chebyshev", "lobpcg", "shift_invert")
 TOL, WINDOWS, MOST_K = 1e-3, ((6, 14), (20, 36)), 40

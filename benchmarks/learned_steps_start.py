@@ -15,11 +15,11 @@ from pathlib import Path
 
 import torch
 
-from krylow.experiments.records import Record
-from krylow.experiments.table1 import FULL
-from krylow.experiments.table1.assemble import learned_steps
-from krylow.experiments.table1.learned import load_task, run_cell
-from krylow.experiments.table1.plan import DATA, KS, learned_cells
+from krylow_lab.records import Record
+from krylow_lab.table1 import FULL
+from krylow_lab.table1.assemble import learned_steps
+from krylow_lab.table1.learned import load_task, run_cell
+from krylow_lab.table1.plan import DATA, KS, learned_cells
 
 CELLS = Path(__file__).parent.parent / "runs" / "learned-steps-start"
 SEEDS = tuple(range(5))

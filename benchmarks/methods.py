@@ -21,8 +21,6 @@ from timing import interleaved
 from torch import Tensor
 
 import krylow as kl
-from krylow.experiments.records import Record, find
-from krylow.experiments.table1.learned import load_task, probe_of, root_network
 from krylow.extract import ritz
 from krylow.metrics import subspace_error
 from krylow.nn import UnrolledLanczos
@@ -32,6 +30,8 @@ from krylow.refine.lanczos import lanczos
 from krylow.refine.ritz import rotate
 from krylow.refine.thick_restart import thick_restart
 from krylow.start.gaussian import gaussian
+from krylow_lab.records import Record, find
+from krylow_lab.table1.learned import load_task, probe_of, root_network
 
 #: Products, in multiples of k, at which the methods that take a number of them are measured.
 BUDGETS = (2, 3, 4, 6, 8, 12)

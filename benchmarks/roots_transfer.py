@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 import krylow as kl
-from krylow.experiments.records import Record
 from krylow.refine.thick_restart import thick_restart
+from krylow_lab.records import Record
 
 NETWORK = "roots-sbm-k6"
 #: What thick restart keeps of its 12 vectors: the choice of all five seeds on validation graphs of the family.

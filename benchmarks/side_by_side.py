@@ -108,7 +108,7 @@ class Worker:
 def measure(former: Path, n: int, families: list[str], repeats: int, seed: int) -> dict[str, dict[str, Any]]:
     import scipy.sparse
 
-    from krylow.experiments.large.graphs import make
+    from krylow_lab.large.graphs import make
 
     here = Path(__file__).resolve().parents[1]
     rows: dict[str, dict[str, Any]] = {}
@@ -146,7 +146,7 @@ def main() -> None:
         return work(args.work)
     if args.former is None or not (args.former / "src" / "krylow").is_dir():
         parser.error(f"--former must be a checkout of this repository, got {args.former}")
-    from krylow.experiments.records import Record
+    from krylow_lab.records import Record
 
     started, begin = datetime.datetime.now(datetime.UTC), time.perf_counter()
     families = args.families.split(",")

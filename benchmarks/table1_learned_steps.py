@@ -13,10 +13,10 @@ from pathlib import Path
 
 import torch
 
-from krylow.experiments.table1 import FULL
-from krylow.experiments.table1.assemble import extend
-from krylow.experiments.table1.learned import run_cell
-from krylow.experiments.table1.plan import DATA, KS, learned_cells
+from krylow_lab.table1 import FULL
+from krylow_lab.table1.assemble import extend
+from krylow_lab.table1.learned import run_cell
+from krylow_lab.table1.plan import DATA, KS, learned_cells
 
 ROOT = Path(__file__).parent.parent
 CELLS = ROOT / "runs" / "table1" / "cells"

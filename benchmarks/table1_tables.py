@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from krylow.experiments.records import Record, find
-from krylow.experiments.table1 import PAPER, render_markdown
+from krylow_lab.records import Record, find
+from krylow_lab.table1 import PAPER, render_markdown
 
 FOLDER = Path(__file__).parent.parent / "results" / "table1"
 TRANSFER = FOLDER.parent / "roots-transfer"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import table1_tables as table1
 
-from krylow.experiments.large.render import draw, markdown, peers_markdown
-from krylow.experiments.records import Record, find
-from krylow.experiments.table2 import gain, render
 from krylow.floor import PROOF_LIMIT
+from krylow_lab.large.render import draw, markdown, peers_markdown
+from krylow_lab.records import Record, find
+from krylow_lab.table2 import gain, render
 
 ROOT = Path(__file__).parent.parent
 

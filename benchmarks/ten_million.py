@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 import krylow as kl
-from krylow.experiments.large.graphs import grid, make
-from krylow.experiments.large.worker import peak, reset_peak
-from krylow.experiments.records import Record, lookup
+from krylow_lab.large.graphs import grid, make
+from krylow_lab.large.worker import peak, reset_peak
+from krylow_lab.records import Record, lookup
 
 CASES = ("grid:11:1e-3", "grid:11:1e-6", "knn2d:11:1e-3", "road:12:1e-3", "smallworld:10:1e-3")
 

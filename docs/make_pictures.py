@@ -17,8 +17,8 @@ from matplotlib.axes import Axes
 from scipy.spatial import cKDTree
 
 import krylow as kl
-from krylow.experiments.records import Record, find
-from krylow.experiments.table1 import PAPER
+from krylow_lab.records import Record, find
+from krylow_lab.table1 import PAPER
 
 HERE = Path(__file__).parent
 PALETTES = {

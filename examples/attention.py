@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 import krylow as kl
+from krylow_lab.text.pairs import token_pairs
 
 EMBED, STEPS = 32, 64
 
@@ -62,7 +63,7 @@ def mixings():
 
 def main():
     train_pairs, test_pairs = (
-        kl.data.token_pairs(count, words=40, lengths=(6, 10), generator=torch.Generator().manual_seed(seed))
+        token_pairs(count, words=40, lengths=(6, 10), generator=torch.Generator().manual_seed(seed))
         for seed, count in enumerate((2048, 512))
     )
     results = {}

@@ -21,8 +21,7 @@ import krylow as kl
 from krylow.data import load_family
 from krylow.refine.thick_restart import thick_restart
 from krylow.testing import laplacian_matrix, lowest
-from krylow.training.loop import Recipe
-from krylow.training.single import train_network
+from krylow.training import Recipe, train_network
 
 torch.set_num_threads(1)  # the tensors are tiny: more threads are slower
 K = 6
@@ -32,7 +31,7 @@ family = load_family("sbm", seed=0, dtype=torch.float64)
 # A network of 2K roots and 2K basis vectors: 4K products in all. ``reorthogonalize`` applies the roots as shifts of
 # implicit restarts, which keeps the basis orthonormal however sharp the filter is.
 net = kl.nn.UnrolledLanczos(K, 2 * K, kl.nn.RootProbe(2 * K), init=0.0, reorthogonalize=True).double()
-trained = train_network(net, family, Recipe(epochs=12), lr=0.01)
+trained = train_network(net, family, Recipe(epochs=12, lr=0.01))
 print({name: trained.card[name] for name in ("untrained_validation_error", "validation_error", "best_epoch")})
 
 # %%

@@ -11,8 +11,8 @@ import torch
 
 import krylow as kl
 from krylow._checks import InputError
-from krylow.experiments.large.graphs import make
 from krylow.graph import as_operator
+from krylow_lab.large.graphs import make
 
 FAMILIES = {"grid": 2500, "knn2d": 2600, "smallworld": 2500, "powerlaw": 3000}
 METHODS = ("auto", "chebyshev", "multilevel", "lobpcg", "shift_invert")

@@ -11,10 +11,10 @@ import torch
 
 import krylow as kl
 from krylow.certify import Status
-from krylow.experiments.large.graphs import make
 from krylow.large import contrast, is_large
 from krylow.operators.compiled import available
 from krylow.refine.filtered import block_width
+from krylow_lab.large.graphs import make
 
 
 def shuffled_grid(side=60, seed=0):
@@ -36,8 +36,8 @@ def test_widths():
 
 MEASURED = """
 import sys, torch, krylow as kl
-from krylow.experiments.large.graphs import make
-from krylow.experiments.large.worker import peak, reset_peak
+from krylow_lab.large.graphs import make
+from krylow_lab.large.worker import peak, reset_peak
 
 torch.set_num_threads(1)
 family, k, tol = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])

@@ -8,7 +8,6 @@ from torch.autograd import gradcheck
 import krylow as kl
 from krylow import InputError
 from krylow.certify import Status
-from krylow.experiments.large.graphs import make
 from krylow.floor import PROOF_LIMIT
 from krylow.graph import as_operator
 from krylow.linalg import elimination
@@ -29,6 +28,7 @@ from krylow.testing import (
     random_graph,
     rounding,
 )
+from krylow_lab.large.graphs import make
 
 F32, F64 = torch.float32, torch.float64
 ITERATIVE = ["thick_restart", "chebyshev", "lobpcg"]

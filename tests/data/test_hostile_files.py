@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 import krylow as kl
 from krylow._checks import InputError
 from krylow.data.limits import FLOOR
-from krylow.experiments.records import Record, RecordError
 from krylow.nn.storage import FORMAT
+from krylow_lab.records import Record, RecordError
 
 MATRIX = b"%%MatrixMarket matrix coordinate real general\n"
 ARRAY = b"%%MatrixMarket matrix array real general\n"

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import krylow as kl
-from krylow.experiments.large.graphs import make
 from krylow.graph import as_operator
 from krylow.integrations._frequencies import fixed_signs, unconverged, without_trivial
 from krylow.testing import complete, path, random_graph
+from krylow_lab.large.graphs import make
 
 
 def test_rounding_does_not_choose_between_equally_large_entries():

@@ -6,10 +6,10 @@ import scipy.sparse
 from scipy.sparse.linalg import splu
 
 import krylow as kl
-from krylow.experiments.large.graphs import make
 from krylow.graph import as_operator
 from krylow.linalg.fill import core_fill, estimate_fill
 from krylow.refine.condensed import core_of
+from krylow_lab.large.graphs import make
 
 
 def line(n):

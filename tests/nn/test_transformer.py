@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from krylow import InputError
-from krylow.data import token_pairs
 from krylow.nn import (
     LowPassAttention,
     NoMixing,
@@ -17,6 +16,7 @@ from krylow.nn import (
     TransformerBlock,
     parameter_count,
 )
+from krylow_lab.text.pairs import token_pairs
 
 EMBED = 16
 EXAMPLE = Path(__file__).parents[2] / "examples" / "attention.py"

@@ -6,12 +6,12 @@ import scipy.sparse
 import torch
 
 import krylow as kl
-from krylow.experiments.large.graphs import make
 from krylow.graph import as_operator
 from krylow.linalg import elimination
 from krylow.refine import coarsest
 from krylow.refine.coarsest import solve_coarsest
 from krylow.testing import grid, path
+from krylow_lab.large.graphs import make
 
 
 def sparse(W):

@@ -7,10 +7,10 @@ import torch
 
 import krylow as kl
 from krylow import certify, large
-from krylow.experiments.large import graphs
 from krylow.linalg import elimination, fill
 from krylow.refine import condensed, extended
 from krylow.testing import lowest
+from krylow_lab.large import graphs
 
 
 def line(n):

@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from krylow.experiments.large import graphs, reference
 from krylow.graph import as_operator
 from krylow.metrics import subspace_error
 from krylow.refine import cycles, image
 from krylow.refine.coarsest import solve_coarsest
 from krylow.refine.filtered import FilteredBlock
 from krylow.start.aggregation import aggregate
+from krylow_lab.large import graphs, reference
 
 K, WIDTH = 11, 16
 

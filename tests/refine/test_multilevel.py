@@ -8,8 +8,8 @@ from scipy.spatial import cKDTree
 
 import krylow as kl
 from krylow.certify import Status
-from krylow.experiments.large.graphs import make
 from krylow.refine import multilevel
+from krylow_lab.large.graphs import make
 
 F64 = torch.float64
 

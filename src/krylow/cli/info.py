@@ -13,7 +13,7 @@ from krylow._extras import install_line
 from krylow.cli.app import app, console, messages
 
 #: The extras that a user may want; the others are for working on krylow itself.
-WANTED = ("pyg", "sklearn", "train", "nlp", "large", "report", "cluster")
+WANTED = ("pyg", "sklearn", "large", "cluster")
 
 
 @app.command()
@@ -51,8 +51,8 @@ def collect() -> dict[str, Any]:
 
     import torch
 
+    from krylow._machine import machine, versions
     from krylow.data.local import cache_folder, data_folder
-    from krylow.experiments.surroundings import machine, versions
     from krylow.nn.storage import SHIPPED
     from krylow.operators.csr_kernels import kernel_in_use
 
@@ -68,7 +68,6 @@ def collect() -> dict[str, Any]:
             "small dense graphs": compiled or "torch.linalg.eigh (numba is faster)",
             "sparse times vector": kernel_in_use(torch.float64, 1),
             "sparse times block": kernel_in_use(torch.float64, 32),
-            "training": compiled or "torch (numba is faster)",
         },
         "folders": {"data": None if folder is None else str(folder), "cache": str(cache_folder())},
         "networks": sorted(path.stem for path in SHIPPED.glob("*.safetensors")),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from krylow.cli.app import app, console, messages, writable
+from krylow.cli.app import app, console, errors, messages, writable
 from krylow.cli.solving import MaxSizeOption
 
 
@@ -41,8 +41,7 @@ def train(
         from krylow._checks import choice
         from krylow.data import load_family
         from krylow.nn import GaussianProbe, InversePolynomialProbe, RootProbe, UnrolledLanczos
-        from krylow.training.loop import Recipe
-        from krylow.training.single import train_network
+        from krylow.training import Recipe, train_network
 
         torch.set_num_threads(1)  # the tensors are tiny: more threads are slower
         starts = {
@@ -60,7 +59,11 @@ def train(
         family = load_family(data, seed=seed, dtype=torch.float64, max_size=max_size)
         # Learned steps start so flat that the validation error says nothing for many epochs: no early stop.
         patience = epochs if probe == "learned_cg" else Recipe.patience
-        recipe = Recipe(loss=loss, epochs=epochs, batch_size=batch_size, patience=patience)
-        trained = train_network(net, family, recipe, lr=lr, weight=weight, seed=seed, folder=out, progress=True)
+        recipe = Recipe(loss=loss, lr=lr, weight=weight, epochs=epochs, batch_size=batch_size, patience=patience)
+
+        def show(epoch: int, train_loss: float, error: float) -> None:
+            errors.print(f"epoch {epoch} of at most {epochs}: loss {train_loss:.4f}, validation error {error:.4f}")
+
+        trained = train_network(net, family, recipe, seed=seed, folder=out, callback=show)
         console.print_json(data=trained.card)
         console.print(f"network: {out / 'network.safetensors'}, curves: {out / 'curves.csv'}")

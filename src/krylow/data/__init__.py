@@ -1,9 +1,8 @@
-"""Data: graphs and token pairs to train and test on, drawn or read, reproducible from a seed."""
+"""Data: graphs to train and test on, drawn or read, reproducible from a seed."""
 
 from krylow.data.families import GraphFamily, load_family, read_folder, split_family
 from krylow.data.files import GraphFile, read_graph, read_signals
 from krylow.data.local import DataNotFoundError, cache_folder, data_folder
-from krylow.data.pairs import Pairs, token_pairs
 from krylow.data.sbm import sbm, sbm_labels
 from krylow.data.subgraphs import connected_subgraphs
 from krylow.data.tudataset import read_tudataset, tudataset
@@ -12,7 +11,6 @@ __all__ = [
     "DataNotFoundError",
     "GraphFamily",
     "GraphFile",
-    "Pairs",
     "cache_folder",
     "connected_subgraphs",
     "data_folder",
@@ -24,6 +22,5 @@ __all__ = [
     "sbm",
     "sbm_labels",
     "split_family",
-    "token_pairs",
     "tudataset",
 ]

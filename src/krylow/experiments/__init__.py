@@ -1,1 +1,0 @@
-"""Experiments: they measure and write records; tables and pictures are made from records alone."""

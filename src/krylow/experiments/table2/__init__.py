@@ -1,6 +1,0 @@
-"""The paper's Table 2: pair classification with low-pass attention, beside the controls that the paper leaves out."""
-
-from krylow.experiments.table2.plan import PAPER, PROTOCOL_A, PROTOCOL_B, QUICK
-from krylow.experiments.table2.render import render_markdown
-
-__all__ = ["PAPER", "PROTOCOL_A", "PROTOCOL_B", "QUICK", "render_markdown"]

@@ -1,0 +1,333 @@
+"""Training of one network on one family of graphs: a plain loop, resumed where it was interrupted."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from krylow import _checks, _files
+from krylow._checks import InputError
+from krylow.data import GraphFamily
+from krylow.graph import laplacian
+from krylow.losses import theory_loss
+from krylow.metrics import krylov_ceiling, subspace_error
+from krylow.nn import UnrolledLanczos
+from krylow.operators import Operator
+
+LOSSES = ("subspace", "theory", "theory_mean")
+FORMAT = "krylow-training-2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How to train.
+
+    Attributes
+    ----------
+    loss
+        "subspace", the normalised squared subspace error; "theory", the paper's J_theory; or "theory_mean", the same
+        with means for its sums.
+    lr, weight
+        Adam's learning rate, and lambda of J_theory.
+    scale
+        The loss is multiplied by it, which matters beside ``clip`` alone.
+    epochs, batch_size
+        As in the paper.
+    clip
+        Largest gradient norm.
+    patience
+        Epochs without a better validation error before training stops.
+    draws
+        Random vectors a graph in validation, the same in every epoch.
+    """
+
+    loss: str = "subspace"
+    lr: float = 3e-3
+    weight: float = 0.1
+    scale: float = 1.0
+    epochs: int = 50
+    batch_size: int = 4
+    clip: float = 1.0
+    patience: int = 20
+    draws: int = 2
+
+    def __post_init__(self) -> None:
+        _checks.choice(self.loss, LOSSES, "loss")
+        _checks.positive(self.lr, "lr")
+        for name in ("epochs", "batch_size", "patience", "draws"):
+            _checks.count(getattr(self, name), name)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained network.
+
+    Attributes
+    ----------
+    net
+        With the parameters of its best epoch.
+    card
+        Data, loss, seed, errors and cost, as plain values.
+    train_curve, validation_curve
+        Mean loss of each epoch; validation error before the first epoch and after each.
+    """
+
+    net: UnrolledLanczos
+    card: dict[str, Any]
+    train_curve: list[float]
+    validation_curve: list[float]
+
+
+def generator(seed: int, purpose: str, step: int = 0) -> torch.Generator:
+    """Return the generator of one purpose and step of a seed: a resumed run draws what the first would have drawn.
+
+    >>> a, b = (torch.rand(1, generator=generator(0, "train", epoch)) for epoch in (3, 3))
+    >>> bool(a == b)
+    True
+    """
+    words = np.random.SeedSequence([seed, zlib.crc32(purpose.encode()), step]).generate_state(2)
+    return torch.Generator().manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)
+
+
+def train_network(
+    net: UnrolledLanczos,
+    family: GraphFamily,
+    recipe: Recipe,
+    *,
+    seed: int = 0,
+    folder: str | PathLike[str] | None = None,
+    callback: Callable[[int, float, float], None] | None = None,
+) -> Trained:
+    """Train ``net`` on the family's training graphs, keep its best epoch on the validation graphs, and test it once.
+
+    Every graph gets a fresh Gaussian vector in every epoch; those of validation and test are fixed by the seed.
+
+    Parameters
+    ----------
+    net
+        The network, with its first parameters; it is trained in place, in its own dtype.
+    family
+        Graphs of one size, split in three.
+    recipe
+        Loss, learning rate, epochs and the rest.
+    seed
+        Of all random vectors.
+    folder
+        Where the state, the curves and the network are kept; a training that was interrupted there goes on. None:
+        nowhere.
+    callback
+        Called after every epoch with its number, its mean loss and its validation error.
+    """
+    if net.m > family.n or net.k > family.n // 2:
+        raise InputError(
+            f"k must be at most n / 2 = {family.n // 2} and m at most n = {family.n} for {family.name!r}, "
+            f"got k={net.k}, m={net.m}."
+        )
+    train, validation, test = (_Graphs.of(W, net) for W in (family.train, family.validation, family.test))
+    state = _State.begin(net, recipe)
+    asked = {"net": net.config(), "data": [family.name, *train.L.shape], "recipe": asdict(recipe), "seed": seed}
+    path = None if folder is None else Path(folder) / "state.safetensors"
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file():
+            state.load(path, asked)
+    if not state.validation:
+        state.note(_mean_error(net, validation, recipe.draws, generator(seed, "validation")))
+    while not state.stopped(recipe):
+        loss = _epoch(net, train, recipe, state.optimizer, generator(seed, "train", state.epoch))
+        state.train.append(loss)
+        state.note(_mean_error(net, validation, recipe.draws, generator(seed, "validation")))
+        if path is not None:
+            state.save(path, asked)
+        if callback is not None:
+            callback(state.epoch, loss, state.validation[-1])
+    net.load_state_dict(state.best)
+    card = _card(net, family, recipe, state, seed) | _tested(net, test, generator(seed, "test"))
+    if folder is not None:
+        _files.write_whole(Path(folder) / "curves.csv", _curves(state))
+        net.save(Path(folder) / "network.safetensors", card=card)
+    return Trained(net, card, state.train, state.validation)
+
+
+@dataclass(frozen=True)
+class _Graphs:
+    """Laplacians of batch shape ``(graphs,)`` and their exact subspaces ``(graphs, n, k)``."""
+
+    L: Operator
+    U: Tensor
+
+    @classmethod
+    def of(cls, W: Tensor, net: UnrolledLanczos) -> _Graphs:
+        L = laplacian(W.to(net.upsilon1.dtype))
+        return cls(L, torch.linalg.eigh(L.to_dense().double())[1][..., : net.k].to(L.dtype))
+
+    def __getitem__(self, index: Tensor) -> _Graphs:
+        return _Graphs(self.L[index], self.U[index])
+
+    def draw(self, source: torch.Generator) -> Tensor:
+        """Return a Gaussian vector a graph, ``(graphs, n, 1)``."""
+        return torch.randn(*self.L.batch_shape, self.L.n, 1, dtype=torch.float64, generator=source).to(self.L.dtype)
+
+
+def _epoch(
+    net: UnrolledLanczos, graphs: _Graphs, recipe: Recipe, optimizer: torch.optim.Optimizer, source: torch.Generator
+) -> float:
+    """Take one step a batch, over all graphs in a random order, and return the mean loss."""
+    count = len(graphs.U)
+    order = torch.randperm(count, generator=source)
+    z = graphs.draw(source)
+    total = 0.0
+    for part in order.split(recipe.batch_size):
+        loss = recipe.scale * _losses(net, graphs[part], z[part], recipe).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
+        optimizer.step()
+        total += float(loss.detach()) * len(part)
+    return total / count
+
+
+def _losses(net: UnrolledLanczos, graphs: _Graphs, z: Tensor, recipe: Recipe) -> Tensor:
+    if recipe.loss == "subspace":
+        return subspace_error(net(graphs.L, z=z).basis, graphs.U)
+    reduction = "mean" if recipe.loss == "theory_mean" else "sum"
+    return theory_loss(net.krylov(graphs.L, z=z), recipe.weight, reduction=reduction)
+
+
+@torch.no_grad()
+def _mean_error(net: UnrolledLanczos, graphs: _Graphs, draws: int, source: torch.Generator) -> float:
+    errors = [subspace_error(net(graphs.L, z=graphs.draw(source)).basis, graphs.U).mean() for _ in range(draws)]
+    mean = float(torch.stack(errors).mean())
+    return mean if math.isfinite(mean) else math.inf
+
+
+@torch.no_grad()
+def _tested(net: UnrolledLanczos, graphs: _Graphs, source: torch.Generator, draws: int = 5) -> dict[str, Any]:
+    """Return the error on the test graphs, the least error of any vectors in the same Krylov spaces, and the cost."""
+    errors, ceilings, products = [], [], 0
+    for _ in range(draws):
+        z = graphs.draw(source)
+        found = net(graphs.L, z=z)
+        errors.append(subspace_error(found.basis, graphs.U).mean())
+        ceilings.append(krylov_ceiling(net.krylov(graphs.L, z=z).V, graphs.U).mean())
+        products = found.products
+    return {
+        "test_error": round(float(torch.stack(errors).mean()), 6),
+        "krylov_ceiling": round(float(torch.stack(ceilings).mean()), 6),
+        "products": products,
+    }
+
+
+def _card(net: UnrolledLanczos, family: GraphFamily, recipe: Recipe, state: _State, seed: int) -> dict[str, Any]:
+    return {
+        "data": family.name,
+        "graphs": list(family.counts),
+        "nodes": family.n,
+        "loss": recipe.loss,
+        "weight": None if recipe.loss == "subspace" else recipe.weight,
+        "lr": recipe.lr,
+        "epochs": recipe.epochs,
+        "best_epoch": state.best_epoch,
+        "seed": seed,
+        "untrained_validation_error": round(state.validation[0], 6),
+        "validation_error": round(state.best_error, 6),
+        "basis_vectors": net.m,
+    }
+
+
+def _curves(state: _State) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["epoch", "train_loss", "validation_error"])
+    writer.writerows(zip(range(len(state.validation)), ["", *state.train], state.validation, strict=True))
+    return out.getvalue()
+
+
+@dataclass
+class _State:
+    """What a resumed training needs: parameters, Adam's moments, the best epoch and the curves."""
+
+    net: UnrolledLanczos
+    optimizer: torch.optim.Adam
+    best: dict[str, Tensor]
+    best_error: float = math.inf
+    best_epoch: int = 0
+    train: list[float] = field(default_factory=list)
+    validation: list[float] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, net: UnrolledLanczos, recipe: Recipe) -> _State:
+        return cls(net, torch.optim.Adam(net.parameters(), recipe.lr), _copy(net))
+
+    @property
+    def epoch(self) -> int:
+        return len(self.train)
+
+    def stopped(self, recipe: Recipe) -> bool:
+        return self.epoch >= recipe.epochs or self.epoch - self.best_epoch >= recipe.patience
+
+    def note(self, error: float) -> None:
+        """Close an epoch: keep its parameters if they are the best."""
+        self.validation.append(error)
+        if error < self.best_error:
+            self.best, self.best_error, self.best_epoch = _copy(self.net), error, self.epoch
+
+    def save(self, path: Path, asked: dict[str, Any]) -> None:
+        """Write the state, whole or not at all."""
+        tensors = {f"net.{name}": value for name, value in self.net.state_dict().items()}
+        tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        for i, moments in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"adam.{i}.{name}": torch.as_tensor(value) for name, value in moments.items()}
+        numbers = {"best_error": self.best_error, "best_epoch": self.best_epoch}
+        header = {
+            "format": FORMAT,
+            "asked": json.dumps(asked, sort_keys=True),
+            "numbers": json.dumps(numbers | {"train": self.train, "validation": self.validation}),
+        }
+        _files.write_whole(path, to_bytes({key: value.contiguous() for key, value in tensors.items()}, metadata=header))
+
+    def load(self, path: Path, asked: dict[str, Any]) -> None:
+        """Go on from a saved state of the same settings."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                header = file.metadata() or {}
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+            if header.get("format") != FORMAT:
+                raise InputError(
+                    f"{path} must be a training state ({FORMAT}), got {header.get('format')!r}: remove it."
+                )
+            before, numbers = json.loads(header["asked"]), json.loads(header["numbers"])
+        except (SafetensorError, OSError, KeyError, RecursionError, json.JSONDecodeError) as error:
+            raise InputError(f"{path} is not a whole state ({error}): remove it to start anew.") from error
+        if before != json.loads(json.dumps(asked)):
+            raise InputError(f"{path} is the state of a run with other settings: remove it, or choose another folder.")
+        self.net.load_state_dict(_under("net.", tensors))
+        self.best, self.best_error = _under("best.", tensors), float(numbers["best_error"])
+        self.best_epoch, self.train, self.validation = numbers["best_epoch"], numbers["train"], numbers["validation"]
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in _under("adam.", tensors).items():
+            number, key = name.split(".")
+            moments.setdefault(int(number), {})[key] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+
+
+def _copy(net: UnrolledLanczos) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in net.state_dict().items()}
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
