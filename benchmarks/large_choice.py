@@ -2,7 +2,7 @@
 
     python benchmarks/large_choice.py [--n 20000] [--out results/large-choice]
 
-The thresholds of `krylow.methods` are looked for on some kinds of graphs, by the least geometric mean of that ratio
+The thresholds of `krylow.api` are looked for on some kinds of graphs, by the least geometric mean of that ratio
 over a grid of thresholds, and judged on kinds and seeds that they were not looked for on. All methods at their
 defaults, one thread, processor seconds, the least of two runs; k at the widest gap of 6 to 14 and of 20 to 36. A
 method that does not converge has lost, and so has a factorisation that would fill up.
@@ -23,11 +23,11 @@ import torch
 from scipy.spatial import Delaunay, cKDTree
 
 import krylow as kl
-from krylow import methods
+from krylow import api as methods
 from krylow.graph import as_operator
 from krylow.linalg.fill import core_fill
 from krylow.operators.walks import walk
-from krylow.refine.condensed import core_of
+from krylow.solvers._schur import core_of
 from krylow_lab.large import graphs
 from krylow_lab.records import Record
 

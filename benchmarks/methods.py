@@ -21,15 +21,15 @@ from timing import interleaved
 from torch import Tensor
 
 import krylow as kl
-from krylow.extract import ritz
+from krylow._random import gaussian
+from krylow.krylov.chebyshev import chebyshev_filter
+from krylow.krylov.lanczos import lanczos
+from krylow.krylov.pairs import rotate
+from krylow.krylov.ritz import ritz
 from krylow.metrics import subspace_error
 from krylow.nn import UnrolledLanczos
 from krylow.operators import Operator
-from krylow.refine.chebyshev import chebyshev_filter
-from krylow.refine.lanczos import lanczos
-from krylow.refine.ritz import rotate
-from krylow.refine.thick_restart import thick_restart
-from krylow.start.gaussian import gaussian
+from krylow.solvers.thick_restart import thick_restart
 from krylow_lab.records import Record, find
 from krylow_lab.table1.learned import load_task, probe_of, root_network
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import krylow as kl
-from krylow.refine.thick_restart import thick_restart
+from krylow.solvers.thick_restart import thick_restart
 from krylow_lab.records import Record
 
 NETWORK = "roots-sbm-k6"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import table1_tables as table1
 
-from krylow.floor import PROOF_LIMIT
+from krylow._floor import PROOF_LIMIT
 from krylow_lab.large.render import draw, markdown, peers_markdown
 from krylow_lab.records import Record, find
 from krylow_lab.table2 import gain, render

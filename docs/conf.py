@@ -20,7 +20,6 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "mathml",
     "docstrings",
-    "module_list",
     "code_links",
 ]
 exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/**/*.py", "gallery/**/*.zip", "sg_execution_times.rst"]
@@ -31,11 +30,16 @@ suppress_warnings = ["toc.empty_glob"]
 nitpick_ignore_regex = [
     (
         r"py:.*",
-        r"(torch|numpy|np|scipy|networkx|sklearn|torch_geometric|lightning|collections|pathlib|os|datetime)(\..*)?",
+        r"(torch|numpy|np|scipy|networkx|sklearn|torch_geometric|collections|contextlib|pathlib|os|datetime)(\..*)?",
     ),
     # Private helpers, and modules that are on no page: a docstring may name them, a page may not.
     (r"py:(attr|func|meth)", r"_\w+|\w+\.\w+"),
-    (r"py:(class|func|mod)", r"krylow\.(cli|data|experiments|report)\..*|(dict|list|tuple)\[.*|Tokenizer"),
+    (
+        r"py:(class|func|mod)",
+        r"krylow\.(_\w+|autodiff|cli|data|io|krylov|linalg|nn|operators|refine|solvers|start)\.[a-z_]\w*(\..*)?",
+    ),
+    (r"py:(class|func|data)", r"(dict|list|tuple)\[.*|as_operator|METHODS|SIGNAL_METHODS"),
+    (r"py:obj", r"krylow\.commands"),  # a group of entry points
     (r"py:.*", r"(Tensor|ndarray|Any|Callable|Sequence|Mapping|Path|PathLike|Module|nn\.Module|optional|Data)"),
 ]
 

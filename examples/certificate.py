@@ -55,7 +55,7 @@ print(f"bound / error: at least {ratios.min():.2f}, median {np.median(ratios):.2
 
 # %%
 # A basis that somebody else computed is certified in the same way.
-from krylow.certify import certify
+from krylow.certificate import certify
 
 L = kl.laplacian(random_graph(50, seed=1))
 found = certify(

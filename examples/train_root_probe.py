@@ -19,7 +19,7 @@ import torch
 
 import krylow as kl
 from krylow.data import load_family
-from krylow.refine.thick_restart import thick_restart
+from krylow.solvers.thick_restart import thick_restart
 from krylow.testing import laplacian_matrix, lowest
 from krylow.training import Recipe, train_network
 

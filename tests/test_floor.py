@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from krylow.floor import complement_probe, lifted_dense, proved_floor
+from krylow._floor import complement_probe, lifted_dense, proved_floor
 from krylow.operators import DenseOperator
 from krylow.testing import block_diagonal, complete, from_spectrum, laplacian_matrix, lowest, random_graph
 

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 import krylow as kl
 from krylow import InputError, Status
-from krylow.certify import certify
+from krylow.certificate import certify
 from krylow.nn import UnrolledLanczos
 from krylow.operators import DenseOperator, DiagonalOperator, FunctionOperator, SparseOperator
 

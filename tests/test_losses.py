@@ -4,8 +4,8 @@ from torch.autograd import gradcheck
 
 import krylow as kl
 from krylow import losses
+from krylow.krylov.lanczos import lanczos
 from krylow.operators import DenseOperator
-from krylow.refine.lanczos import lanczos
 from krylow.testing import laplacian_matrix, lowest, random_graph
 
 F64 = torch.float64

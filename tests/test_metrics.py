@@ -5,8 +5,8 @@ import torch
 from torch.autograd import gradcheck
 
 from krylow import InputError, metrics
+from krylow.krylov.lanczos import lanczos
 from krylow.operators import DenseOperator
-from krylow.refine.lanczos import lanczos
 from krylow.testing import laplacian_matrix, lowest, random_graph, rounding
 
 F32, F64 = torch.float32, torch.float64

@@ -5,11 +5,11 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from krylow.extract import relaxed_matrix, symmetrized_matrix
+from krylow.krylov.lanczos import Krylov, lanczos
+from krylow.krylov.probe import inverse_polynomial
+from krylow.krylov.ritz import relaxed_matrix, symmetrized_matrix
 from krylow.nn import InversePolynomialProbe
 from krylow.operators import DenseOperator
-from krylow.refine.lanczos import Krylov, lanczos
-from krylow.start.probe import inverse_polynomial
 from krylow.testing import laplacian_matrix, random_graph, rounding
 
 F64 = torch.float64

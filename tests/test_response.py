@@ -5,7 +5,7 @@ from numpy.polynomial import chebyshev
 from torch.autograd import gradcheck
 
 import krylow as kl
-from krylow.methods import SIGNAL_METHODS
+from krylow.api import SIGNAL_METHODS
 from krylow.operators import DenseOperator
 from krylow.response import (
     chebyshev_coefficients,

@@ -9,26 +9,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from krylow import data, losses, metrics, nn, operators
+    from krylow import data, losses, metrics, nn, operators, solvers
     from krylow._checks import InputError
-    from krylow.certify import Certificate, Status, Subspace
+    from krylow.api import lowpass, subspace
+    from krylow.certificate import Certificate, Status
     from krylow.graph import laplacian
-    from krylow.methods import lowpass, subspace
     from krylow.nn import load
+    from krylow.result import Subspace
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Certificate": "krylow.certify",
+    "Certificate": "krylow.certificate",
     "InputError": "krylow._checks",
-    "Status": "krylow.certify",
-    "Subspace": "krylow.certify",
+    "Status": "krylow.certificate",
+    "Subspace": "krylow.result",
     "laplacian": "krylow.graph",
     "load": "krylow.nn",
-    "lowpass": "krylow.methods",
-    "subspace": "krylow.methods",
+    "lowpass": "krylow.api",
+    "subspace": "krylow.api",
 }
-_MODULES = ("data", "losses", "metrics", "nn", "operators")
+_MODULES = ("data", "losses", "metrics", "nn", "operators", "solvers")
 
 __all__ = [
     "Certificate",
@@ -43,6 +44,7 @@ __all__ = [
     "metrics",
     "nn",
     "operators",
+    "solvers",
     "subspace",
 ]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from krylow import _checks
+from krylow.krylov.lanczos import Krylov
 from krylow.metrics import subspace_error
-from krylow.refine.lanczos import Krylov
 
 
 def theory_loss(krylov: Krylov, weight: float | Tensor = 1.0, *, reduction: str = "sum") -> Tensor:

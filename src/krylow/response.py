@@ -16,11 +16,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from krylow.extract import symmetrized_matrix
-from krylow.linalg.eigenspace import lowest_eigenspace
+from krylow._random import gaussian
+from krylow.autodiff.projector import lowest_eigenspace
+from krylow.krylov.lanczos import lanczos
+from krylow.krylov.ritz import symmetrized_matrix
 from krylow.operators import FunctionOperator, Operator
-from krylow.refine.lanczos import lanczos
-from krylow.start.gaussian import gaussian
 
 #: Random vectors of the eigenvalue count that turns k into a cutoff.
 COUNT_PROBES = 16

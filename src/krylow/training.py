@@ -19,10 +19,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from krylow import _checks, _files
+from krylow import _checks
 from krylow._checks import InputError
 from krylow.data import GraphFamily
 from krylow.graph import laplacian
+from krylow.io import atomic as _files
 from krylow.losses import theory_loss
 from krylow.metrics import krylov_ceiling, subspace_error
 from krylow.nn import UnrolledLanczos

@@ -17,9 +17,9 @@ import torch
 from typer.testing import CliRunner
 
 import krylow as kl
+from krylow.api import METHODS, SIGNAL_METHODS
 from krylow.cli import app
-from krylow.data.files import read_signals
-from krylow.methods import METHODS, SIGNAL_METHODS
+from krylow.io.signals import read_signals
 
 runner = CliRunner()
 
@@ -275,7 +275,7 @@ def test_ctrl_c_while_reading_leaves_nothing(karate):
 def test_ctrl_c_while_packages_are_imported_cannot_be_swallowed():
     code = (
         "import os, signal\n"
-        "from krylow.cli.solving import staged\n"
+        "from krylow.cli.progress import staged\n"
         "with staged() as stages, stages.starting():\n"
         "    try:\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import krylow
-from krylow._files import write_whole
 from krylow.cli import app
+from krylow.io.atomic import write_whole
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="streams, devices and locks as POSIX has them")
 runner = CliRunner()
@@ -88,7 +88,7 @@ def test_a_device_keeps_its_place(tmp_path):
 
 def test_what_a_killed_writer_left_is_removed_and_what_a_living_one_has_is_not(tmp_path):
     script = (
-        "import os, sys, time; from krylow._files import write_whole\n"
+        "import os, sys, time; from krylow.io.atomic import write_whole\n"
         "os.fsync = lambda descriptor: (print(flush=True), time.sleep(60))\n"
         "write_whole(sys.argv[1], 'x')"
     )

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from krylow.api import METHODS
 from krylow.cli import app
-from krylow.data.files import read_signals
-from krylow.methods import METHODS
+from krylow.io.signals import read_signals
 
 runner = CliRunner()
 

@@ -147,3 +147,19 @@ def test_a_folder_without_graphs(tmp_path):
 def test_bad_input(source, options, message):
     with pytest.raises(InputError, match=message):
         load_family(source, **options, download=False)
+
+
+def test_a_folder_that_is_there_is_not_looked_for_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("krylow.data.families.tudataset", lambda *_, **__: pytest.fail("it would be downloaded"))
+    (tmp_path / "fam").mkdir()
+    with pytest.raises(DataNotFoundError, match="must hold graphs"):
+        load_family("fam")
+    for i in range(5):
+        (tmp_path / "fam" / f"{i}.csv").write_text("0,1\n1,2\n2,0\n")
+    assert load_family("fam").counts == (3, 1, 1)
+    (tmp_path / "fam" / "large.mtx").write_bytes(
+        b"%%MatrixMarket matrix coordinate real general\n1000000 1000000 1\n1 1 1.0\n"
+    )
+    with pytest.raises(InputError, match=r"large\.mtx must not need more memory"):
+        load_family("fam")

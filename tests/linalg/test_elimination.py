@@ -6,7 +6,9 @@ import scipy.sparse
 import scipy.sparse.csgraph
 
 import krylow as kl
-from krylow.linalg import elimination, elimination_kernels
+from krylow._kernels import elimination as elimination_kernels
+from krylow._kernels import factor
+from krylow.linalg import elimination
 from krylow.linalg.elimination import Factor, condense
 from krylow.testing import random_graph
 
@@ -28,9 +30,11 @@ def roads(n=120, extra=14, seed=0, weighted=False):
 def kernels(request, monkeypatch):
     """The kernels as they run, and as the Python they are."""
     if request.param == "python":
-        for module in (elimination, elimination_kernels):
-            monkeypatch.setattr(module, "loop", lambda function: function)
-        monkeypatch.setattr(elimination_kernels, "ask", lambda array, index: None)
+        monkeypatch.setattr(elimination_kernels, "prefetch", lambda array, index: None)
+        for module in (elimination_kernels, factor):
+            for name, function in vars(module).copy().items():
+                if hasattr(function, "py_func"):
+                    monkeypatch.setattr(module, name, function.py_func)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

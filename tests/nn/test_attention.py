@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from krylow import InputError
-from krylow.extract import ritz
+from krylow.krylov.lanczos import lanczos
+from krylow.krylov.ritz import ritz
 from krylow.nn import InversePolynomialProbe, LowPassAttention, RootProbe, TokenGraph
 from krylow.nn.attention import FILTERS, IN_A_BASIS
 from krylow.nn.graph_learning import KINDS
 from krylow.nn.token_filters import Band, exact_filter, start_block
-from krylow.refine.lanczos import lanczos
 from krylow.testing import lowest, projector
 
 F64 = torch.float64

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
+from krylow.krylov.lanczos import lanczos
 from krylow.nn import TokenGraph
 from krylow.nn.graph_learning import KINDS
 from krylow.nn.kernel_krylov import basis_and_product, krylov_basis
 from krylow.operators import DenseOperator
-from krylow.refine.lanczos import lanczos
 from krylow.testing import complete, from_spectrum, laplacian_matrix, path, random_graph, rounding
 
 F64 = torch.float64

@@ -4,8 +4,8 @@ from torch.nn.functional import softplus
 
 import krylow as kl
 from krylow import InputError
+from krylow.krylov.probe import inverse_polynomial, unit_interval
 from krylow.nn import GaussianProbe, InversePolynomialProbe
-from krylow.start.probe import inverse_polynomial, unit_interval
 from krylow.testing import random_graph
 
 F64 = torch.float64

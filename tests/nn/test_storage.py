@@ -17,6 +17,7 @@ NETWORKS = {
     "learned steps": lambda: UnrolledLanczos(2, 5, InversePolynomialProbe(4, 2, 6, "learned_cg"), gammas="sigmoid"),
     "roots": lambda: UnrolledLanczos(2, 5, RootProbe(4)),
     "double": lambda: UnrolledLanczos(3).double(),
+    "literal": lambda: UnrolledLanczos(3, literal=True),
 }
 
 
@@ -41,6 +42,16 @@ def test_round_trip_is_exact(name, tmp_path):
             assert torch.equal(again.state_dict()[key], value)
         L = kl.laplacian(random_graph(12, seed=0))
         assert torch.equal(again(L).basis, net(L).basis)
+
+
+def test_a_file_that_does_not_say_is_literal(tmp_path):
+    """So were the networks that were written before there was another way."""
+    net = randomised(UnrolledLanczos(2, 5, literal=True))
+    config = {key: value for key, value in net.config().items() if key != "literal"}
+    header = {"format": FORMAT, "config": json.dumps(config)}
+    save_file(dict(net.state_dict()), tmp_path / "net", metadata=header)
+    assert kl.load(tmp_path / "net").literal
+    assert kl.load("sbm-k6").literal
 
 
 def test_no_card_is_an_empty_one(tmp_path):

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from krylow.extract import ritz
+from krylow.krylov.lanczos import lanczos
+from krylow.krylov.ritz import ritz
 from krylow.nn import RootProbe, TokenGraph
 from krylow.nn.graph_learning import KINDS
 from krylow.nn.token_filters import Band, Relaxation, exact_filter, krylov_filter, start_block
-from krylow.refine.lanczos import lanczos
 from krylow.testing import lowest, projector
 
 F64 = torch.float64

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -6,11 +8,11 @@ from torch.autograd import gradcheck
 
 import krylow as kl
 from krylow import InputError
-from krylow.certify import Status
-from krylow.extract import ritz
+from krylow.certificate import Status
+from krylow.krylov.lanczos import lanczos
+from krylow.krylov.ritz import relaxed_matrix, ritz
 from krylow.nn import GaussianProbe, InversePolynomialProbe, RootProbe, UnrolledLanczos
 from krylow.operators import DenseOperator, FunctionOperator
-from krylow.refine.lanczos import lanczos
 from krylow.testing import (
     HARD_GRAPHS,
     block_diagonal,
@@ -122,6 +124,59 @@ def test_forward_is_probe_recurrence_and_extraction():
     found = net(L, z=z)
     np.testing.assert_allclose(projector(found.basis).detach(), Q @ Q.T, atol=1e-9)
     np.testing.assert_allclose(found.ritz_values.detach(), values.real[order], atol=1e-9)
+
+
+@pytest.mark.parametrize("init", [0.0, 0.01, 0.1, 0.5])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_error_falls_with_m_to_that_of_classical_lanczos(init, seed):
+    """Whatever the gammas: the recurrence on the nodes, as it is written, ends near .6."""
+    L, z = kl.laplacian(random_graph(60, seed=seed)), randn(60, 1)
+    U = lowest(L.to_dense(), 5)[1]
+    errors = []
+    for m in (5, 10, 15, 20, 25, 30, 40, 50, 60):
+        net = UnrolledLanczos(5, m, init=init).double()
+        classical = UnrolledLanczos(5, m, net.probe, reorthogonalize=True).double()
+        with torch.no_grad():
+            error, least = (float(kl.metrics.subspace_error(n(L, z=z).basis, U)) for n in (net, classical))
+        assert error <= 1.1 * least + 0.02 * (least > 1e-3) + 1e-12
+        errors.append(error)
+    assert all(after <= before + 0.02 for before, after in pairwise(errors))
+    assert errors[-1] < 1e-12
+    if init == 0.01:
+        literal = UnrolledLanczos(5, 50, init=init, literal=True).double()
+        assert kl.metrics.subspace_error(literal(L, z=z).basis, U) > 0.3
+
+
+@pytest.mark.parametrize("literal", [False, True])
+def test_it_is_the_recurrence_where_the_gammas_act(literal):
+    """L V = V T + r e_m^T for the relaxed T, and V the vectors of the recurrence as it is written."""
+    L, z = kl.laplacian(random_graph(40, seed=1)), randn(40, 1)
+    net = UnrolledLanczos(3, 8, init=0.05, literal=literal).double()
+    found = net.krylov(L, z=z)
+    V, T = found.V, relaxed_matrix(found)
+    torch.testing.assert_close(L @ V, V @ T + found.residual * torch.eye(8, dtype=F64)[-1:], rtol=0, atol=1e-10)
+    torch.testing.assert_close(found.gamma1.expand(8), net.gamma1)
+    written = lanczos(L, net.probe(L, z), 8, gamma1=net.gamma1, gamma2=net.gamma2)
+    torch.testing.assert_close((V, found.alpha, found.beta), (written.V, written.alpha, written.beta))
+
+
+@pytest.mark.parametrize("m", [12, 30])
+def test_many_neutral_layers_stay_orthonormal(m):
+    V = UnrolledLanczos(3, m, init=0.0).double().krylov(laplacian_matrix(random_graph(30, seed=1))).V
+    torch.testing.assert_close(V.mT @ V, torch.eye(m, dtype=F64), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("m", [3, 7, 9])
+def test_gradcheck_of_the_matrix(m):
+    """Where the gammas act, where they do not, and where the space is closed."""
+    net = UnrolledLanczos(2, m, InversePolynomialProbe(3, 2, 3), init=0.2).double()
+    x, z = randn(9, 1), randn(9, 1, seed=1)
+
+    def filtered(weights):
+        W = torch.zeros(9, 9, dtype=F64).index_put(tuple(torch.triu_indices(9, 9, 1)), weights)
+        return net(kl.laplacian(W + W.mT), z=z).project(x)
+
+    assert gradcheck(filtered, ((0.5 + randn(36, seed=2).abs()).requires_grad_(),))
 
 
 def test_all_layers_neutral_is_exact():

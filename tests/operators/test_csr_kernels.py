@@ -5,10 +5,11 @@ import pytest
 import scipy.sparse
 import torch
 
+from krylow._kernels import available, csr
 from krylow.operators import SparseOperator, csr_kernels
 from krylow.testing import rounding
 
-pytestmark = pytest.mark.skipif(not csr_kernels.available(), reason="needs numba (pip install .[large])")
+pytestmark = pytest.mark.skipif(not available(), reason="needs numba (pip install .[large])")
 
 
 def matrix(n=300, seed=0, density=0.03):
@@ -42,15 +43,15 @@ def test_every_width(columns, dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("far", [True, False])
 def test_neighbours_far_and_near_in_memory(far, dtype, columns):
-    n, rng = 10 * csr_kernels.FAR // (columns * np.dtype(dtype).itemsize), np.random.default_rng(0)
+    n, rng = 10 * csr.FAR // (columns * np.dtype(dtype).itemsize), np.random.default_rng(0)
     if columns > 8:
-        n = 10 * csr_kernels.FAR // (csr_kernels.GROUP * csr_kernels.VECTOR_BITS // 8)
+        n = 10 * csr.FAR // (csr.GROUP * csr.VECTOR_BITS // 8)
     rows = np.arange(n).repeat(3)
     columns_of = rng.integers(0, n, rows.size) if far else (rows + rng.integers(-9, 9, rows.size)) % n
     L = scipy.sparse.csr_array((rng.standard_normal(rows.size), (rows, columns_of)), shape=(n, n))
     X, Y = (rng.standard_normal((n, columns)).astype(dtype) for _ in range(2))
     out = step(L, X, Y, dtype, np.int32)  # which compiles what is asked next, too
-    assert csr_kernels._far(L.indptr, L.indices, X, 0, n) == far
+    assert csr._far(L.indptr, L.indices, X, 0, n) == far
     expected = 2 * (L @ X.astype(float)) - 0.5 * X + 0.25 * Y
     noise = rounding(torch.float32 if dtype == np.float32 else torch.float64, 10, np.abs(expected).max())
     np.testing.assert_allclose(out, expected, rtol=0, atol=noise)
@@ -65,7 +66,7 @@ def test_long_indices_give_the_same_bits():
 def test_rows_outside_the_range_are_left_alone():
     L, rng = matrix(), np.random.default_rng(1)
     X, Y, out = rng.standard_normal((3, 300, 70))
-    compiled = csr_kernels._tiled(csr_kernels._rows)
+    compiled = csr.three_term
     written = out.copy()
     compiled(L.indptr, L.indices, L.data, X, Y, written, 2.0, -0.5, 0.25, True, True, 10, 200)
     np.testing.assert_array_equal(written[:10], out[:10])
@@ -120,7 +121,7 @@ def test_the_operator_gives_the_same_answer_by_every_kernel(monkeypatch, dtype, 
     plain = L @ X, L.three_term(X, Y, 2.0, -0.5, 0.25)
     monkeypatch.setattr(csr_kernels, "LEAST_WORK", 0)
     compiled = L @ X, L.three_term(X, Y, 2.0, -0.5, 0.25)
-    monkeypatch.setattr(csr_kernels, "available", lambda: False)
+    monkeypatch.setattr("krylow._kernels.available", lambda: False)
     scipys = L @ X, L.three_term(X, Y, 2.0, -0.5, 0.25)
     for other in (compiled, scipys):
         for answer, expected in zip(other, plain, strict=True):
@@ -167,7 +168,7 @@ def test_quotients_and_residuals_of_unit_vectors(monkeypatch, compiled):
     L = SparseOperator(*(torch.from_numpy(part) for part in (A.indptr, A.indices, A.data)))
     X = torch.from_numpy(np.linalg.qr(rng.standard_normal((3000, 20)))[0])
     if not compiled:
-        monkeypatch.setattr(csr_kernels, "available", lambda: False)
+        monkeypatch.setattr("krylow._kernels.available", lambda: False)
     Y = torch.from_numpy(A @ X.numpy())
     theta = (X * Y).sum(0)
     for near in (torch.zeros(20).double(), theta + 1e-3):

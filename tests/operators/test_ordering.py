@@ -4,11 +4,20 @@ import scipy.sparse
 import torch
 
 import krylow as kl
+from krylow._kernels import available
 from krylow.operators import ordering
-from krylow.operators.compiled import available
-from krylow.operators.ordering import far_share, permuted, reordered, reordered_if_it_pays
+from krylow.operators.ordering import far_share, permuted
+from krylow.operators.ordering import reordered_if_it_pays as _reordered_if_it_pays
 from krylow.operators.walks import walk
 from krylow.testing import random_graph
+
+
+def reordered(L):
+    return permuted(L, torch.from_numpy(walk(L).order))
+
+
+def reordered_if_it_pays(L):
+    return _reordered_if_it_pays(L, lambda: walk(L))
 
 
 def shuffled_grid(side, seed=0):

@@ -6,8 +6,8 @@ import scipy.sparse
 import torch
 
 import krylow as kl
-from krylow.operators import SparseOperator, csr_kernels, sparse
-from krylow.operators.compiled import available
+from krylow._kernels import available
+from krylow.operators import SparseOperator, csr_kernels
 from krylow.testing import random_graph
 
 F64 = torch.float64
@@ -104,7 +104,7 @@ def test_they_multiply_to_the_same_bits_as_float32(columns):
 
 
 def test_without_a_compiler_they_are_float32(monkeypatch):
-    monkeypatch.setattr(sparse, "available", lambda: False)
+    monkeypatch.setattr("krylow._kernels.available", lambda: False)
     assert whole()[1].values.dtype == torch.float32
 
 

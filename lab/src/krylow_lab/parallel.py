@@ -10,6 +10,8 @@ from typing import TypeVar
 import torch
 
 Result = TypeVar("Result")
+#: What is told of progress: the jobs done, the jobs in all, and what the last one was.
+Report = Callable[[int, int, str], None]
 
 
 def parallel(jobs: Sequence[Callable[[], Result]], workers: int) -> Iterator[tuple[int, Result]]:

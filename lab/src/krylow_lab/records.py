@@ -19,8 +19,8 @@ from typing import Any
 
 from krylow import _machine
 from krylow._checks import InputError
-from krylow._files import write_whole
-from krylow_lab import surroundings
+from krylow.io.atomic import write_whole
+from krylow_lab import provenance
 
 #: What tells a record from any other JSON file, with the version of its layout.
 FORMAT = "krylow-record-1"
@@ -91,7 +91,7 @@ class Record:
         record_name(kind, config, seed)  # the checks
         if started.tzinfo is None:
             raise InputError("started must carry its time zone, got a naive datetime: use datetime.now(UTC).")
-        commit, dirty = surroundings.code()
+        commit, dirty = provenance.code()
         return cls(
             kind=kind,
             config=_plain(config, "config"),

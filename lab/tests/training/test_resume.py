@@ -4,9 +4,10 @@ from safetensors.torch import save_file
 
 from krylow._checks import InputError
 from krylow.nn import InversePolynomialProbe, RootProbe, UnrolledLanczos
-from krylow_lab.training import fit as fitting
-from krylow_lab.training.fit import STATE_FILE, curves_csv, fit
-from krylow_lab.training.loop import PopulationTraining, Recipe
+from krylow.training import Recipe
+from krylow_lab.training.fit import STATE_FILE, fit
+from krylow_lab.training.loop import Training
+from krylow_lab.training.population import Population
 from krylow_lab.training.spectra import Task
 
 
@@ -14,8 +15,12 @@ class Interrupted(Exception):
     pass
 
 
-def nets():
-    return [UnrolledLanczos(2, 4, RootProbe(3, 0.5, high), init=0.05).double() for high in (2.0, 2.5)]
+def nets(reorthogonalize=False):
+    probes = [RootProbe(3, 0.5, high) for high in (2.0, 2.5)]
+    return [
+        UnrolledLanczos(2, 4, probe, init=0.05, reorthogonalize=reorthogonalize, literal=True).double()
+        for probe in probes
+    ]
 
 
 def run(task, folder=None, **options):
@@ -25,26 +30,26 @@ def run(task, folder=None, **options):
 @pytest.mark.parametrize("epoch", [0, 3])
 def test_an_interrupted_run_ends_where_the_uninterrupted_does(task, tmp_path, monkeypatch, epoch):
     expected = run(task)
-    loss = PopulationTraining._loss
+    loss = Training._loss
     batches = []
 
     def failing(self, *inputs):
-        batches.append(self.finished)
+        batches.append(self.epoch)
         if batches.count(epoch) == 2:  # in the middle of the epoch
             raise Interrupted
         return loss(self, *inputs)
 
-    monkeypatch.setattr(PopulationTraining, "_loss", failing)
+    monkeypatch.setattr(Training, "_loss", failing)
     with pytest.raises(Interrupted):
         run(task, tmp_path)
     assert (tmp_path / STATE_FILE).is_file() == (epoch > 0)
     epochs = []
 
     def watched(self, *inputs):
-        epochs.append(self.finished)
+        epochs.append(self.epoch)
         return loss(self, *inputs)
 
-    monkeypatch.setattr(PopulationTraining, "_loss", watched)
+    monkeypatch.setattr(Training, "_loss", watched)
     resumed = run(task, tmp_path)
     assert min(epochs) == epoch  # nothing was done twice
     assert torch.equal(resumed.validation_curve, expected.validation_curve)
@@ -56,9 +61,17 @@ def test_an_interrupted_run_ends_where_the_uninterrupted_does(task, tmp_path, mo
 
 def test_a_finished_run_is_not_run_again(task, tmp_path, monkeypatch):
     first = run(task, tmp_path)
-    monkeypatch.setattr(fitting, "_run", None)
+    monkeypatch.setattr(Training, "run_epoch", None)
     again = run(task, tmp_path)
     assert torch.equal(first.validation_error, again.validation_error)
+
+
+def test_parameters_without_gradient_are_resumed_too(task, tmp_path):
+    def run(epochs, folder=None):
+        return fit(nets(True), task, Recipe(epochs=epochs), origin=[0, 1], lr=[1e-2, 3e-2], folder=folder)
+
+    first, again = run(3, tmp_path), run(3, tmp_path)  # the gammas are held at 1
+    assert torch.equal(first.validation_curve, again.validation_curve)
 
 
 def test_a_state_of_other_settings_is_refused(task, tmp_path):
@@ -101,38 +114,26 @@ def test_a_member_that_lost_its_patience_is_left_out(task):
     assert both.validation_curve[:, 0].isnan().sum() == len(both.validation_curve) - 1 - stop
     torch.testing.assert_close(both.validation_curve[: len(alone.validation_curve), 1], alone.validation_curve[:, 0])
     assert not both.validation_curve[:, 1].isnan().any()
-    assert len(curves_csv(both).splitlines()) == 1 + 2 * len(both.validation_curve) - (len(both.train_curve) - stop)
 
 
 def test_training_lowers_the_error(task):
-    net = UnrolledLanczos(2, 4, RootProbe(3, 1.5, 3.0), init=0.0).double()  # roots too far up
+    net = UnrolledLanczos(2, 4, RootProbe(3, 1.5, 3.0), init=0.0, literal=True).double()  # roots too far up
     fitted = fit([net], task, Recipe(epochs=10), origin=[0], lr=[5e-2])
     assert fitted.validation_error[0] < 0.95 * fitted.validation_curve[0, 0]
 
 
-def test_a_fresh_vector_in_every_pass(task):
-    population = fit([nets()[0]], task, Recipe(epochs=1), origin=[0], lr=[1e-2])
+def test_a_fresh_vector_in_every_epoch(task):
+    training = Training(Population(nets()), task, Recipe(), origin=[0, 1], lr=[1e-2, 1e-2], weight=[1.0, 1.0])
     drawn = []
-    training = PopulationTraining(population.population, task, population.members, Recipe())
-    for epoch in (0, 1, 0):
-        training.finished = epoch
-        training.on_train_epoch_start()
-        drawn.append(training._z.clone())
+    for curve in ([], [torch.zeros(2)], []):  # epochs 0, 1 and 0 again
+        training.train_curve = curve
+        drawn.append(training.draw()[1])
     assert not torch.equal(drawn[0], drawn[1])
     assert torch.equal(drawn[0], drawn[2])
 
 
-def test_curves_as_csv(task):
-    fitted = fit(nets(), task, Recipe(epochs=2), origin=[0, 1], lr=[1e-2, 1e-2])
-    rows = [line.split(",") for line in curves_csv(fitted).splitlines()]
-    assert rows[0] == ["epoch", "member", "train_loss", "validation_error"]
-    assert len(rows) == 1 + 3 * 2
-    assert rows[1][2] == ""
-    assert float(rows[-1][3]) == fitted.validation_curve[-1, -1]
-
-
 def test_theory_drives_beta_up(families):
     task = Task.of(families[:1], [0])
-    net = UnrolledLanczos(2, 4, InversePolynomialProbe(3, 2, 4, "cg"), init=0.3).double()
+    net = UnrolledLanczos(2, 4, InversePolynomialProbe(3, 2, 4, "cg"), init=0.3, literal=True).double()
     fitted = fit([net], task, Recipe(loss="theory", epochs=10, patience=99), origin=[0], lr=[3e-2], weight=[1.0])
     assert fitted.train_curve[-1, 0] < fitted.train_curve[0, 0]

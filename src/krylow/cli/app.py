@@ -89,7 +89,7 @@ def _options(
 
 def writable(folder: Path) -> None:
     """Make a folder for results, and find out that they can be written before the time is spent to compute them."""
-    from krylow._files import check_folder
+    from krylow.io.atomic import check_folder
 
     folder.mkdir(parents=True, exist_ok=True)
     check_folder(folder)

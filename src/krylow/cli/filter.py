@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from krylow.cli import solving
+from krylow.cli import options, progress, report, solving
 from krylow.cli.app import app
-from krylow.cli.solving import Request, Stages
+from krylow.cli.options import Request
+from krylow.cli.progress import Stages
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from krylow.certify import Subspace
-    from krylow.data.files import GraphFile
-    from krylow.data.tables import Table
+    from krylow.io.graphs import GraphFile
+    from krylow.io.signals import Table
+    from krylow.result import Subspace
 
 
 HELP = (
@@ -26,13 +27,13 @@ HELP = (
     "An edge list has two nodes and perhaps a weight a line. Its edges are undirected, and one that is listed twice "
     "counts once. Row i of the signals belongs to row i of a matrix, and to node i of an edge list of whole numbers, "
     "which count from 0, or from 1 where the largest is the number of rows. Where the signals are a table whose first "
-    f"column names the nodes, rows are found by name.\n\n{solving.EXIT_CODES}"
+    f"column names the nodes, rows are found by name.\n\n{options.EXIT_CODES}"
 )
 
 
 @app.command("filter", help=HELP)
 def filter_signals(
-    graph: solving.GraphArgument,
+    graph: options.GraphArgument,
     signals: Annotated[
         Path,
         typer.Argument(
@@ -51,51 +52,35 @@ def filter_signals(
             show_default=False,
         ),
     ],
-    k: solving.KOption = None,
-    cutoff: solving.CutoffOption = None,
+    k: options.KOption = None,
+    cutoff: options.CutoffOption = None,
     method: Annotated[
         str,
         typer.Option(
-            help="auto, exact, lanczos, unrolled, thick_restart, chebyshev, multilevel, lobpcg, shift_invert; "
-            "without a basis: lanczos_signal, polynomial, polynomial_jackson."
+            help="auto, exact, lanczos, unrolled, thick_restart, chebyshev, multilevel, davidson, lobpcg, "
+            "shift_invert; without a basis: lanczos_signal, polynomial, polynomial_jackson."
         ),
     ] = "auto",
-    tol: solving.TolOption = 1e-3,
-    kind: solving.KindOption = None,
-    m: solving.StepsOption = None,
-    max_products: solving.MaxProductsOption = None,
-    weights: solving.WeightsOption = None,
-    seed: solving.SeedOption = None,
-    device: solving.DeviceOption = "cpu",
-    nodes: solving.NodesOption = None,
-    add_up: solving.AddUpOption = False,
-    as_json: solving.JsonOption = False,
-    max_size: solving.MaxSizeOption = None,
+    tol: options.TolOption = 1e-3,
+    kind: options.KindOption = None,
+    m: options.StepsOption = None,
+    max_products: options.MaxProductsOption = None,
+    weights: options.WeightsOption = None,
+    seed: options.SeedOption = None,
+    device: options.DeviceOption = "cpu",
+    nodes: options.NodesOption = None,
+    add_up: options.AddUpOption = False,
+    json: options.JsonOption = False,
+    max_size: options.MaxSizeOption = None,
 ) -> None:
     """Filter signals on a graph; the help text is ``HELP``."""
     request = Request(
-        graph,
-        out,
-        k,
-        cutoff,
-        method,
-        tol,
-        kind,
-        m,
-        max_products,
-        weights,
-        seed,
-        device,
-        nodes,
-        add_up,
-        as_json,
-        max_size,
+        graph, out, k, cutoff, method, tol, kind, m, max_products, weights, seed, device, nodes, add_up, json, max_size
     )
-    with solving.staged() as stages:
+    with progress.staged() as stages:
         with stages.starting():
-            from krylow.data.files import write_signals
-            from krylow.data.tables import format_table
-            from krylow.methods import METHODS, SIGNAL_METHODS
+            from krylow.api import METHODS, SIGNAL_METHODS
+            from krylow.io.signals import format_table, write_signals
 
         request.check((*METHODS, *SIGNAL_METHODS), (graph, signals))
         table, network = _read(request, signals, stages)
@@ -104,7 +89,7 @@ def filter_signals(
         with stages("write", f"writing {out}"):
             if not request.to_stdout:
                 write_signals(out, filtered)
-        found = solving.describe(
+        found = report.describe(
             request,
             network,
             stages,
@@ -114,13 +99,13 @@ def filter_signals(
             output={"file": out, "holds": f"filtered signals, {y.dtype} {y.shape}"},
         )
     if request.to_stdout:
-        solving.write_stdout(format_table(filtered, ","))
-    solving.finish(request, found)
+        report.write_stdout(format_table(filtered, ","))
+    report.finish(request, found)
 
 
 def _read(request: Request, path: Path, stages: Stages) -> tuple[Table, GraphFile]:
     """Read both files. The number of signals counts the nodes of an edge list, unless the signals have names."""
-    from krylow.data.files import read_signals
+    from krylow.io.signals import read_signals
 
     with stages("read", f"reading {path.name}"):
         table = read_signals(path, max_size=request.max_size)
@@ -156,8 +141,8 @@ def _filter(
     import torch
 
     import krylow as kl
-    from krylow.data.files import rows_by_name
-    from krylow.methods import SIGNAL_METHODS
+    from krylow.api import SIGNAL_METHODS
+    from krylow.io.graphs import rows_by_name
 
     x = table.values
     rows = None if table.nodes is None else rows_by_name(network, table.nodes, name)

@@ -6,22 +6,22 @@ from typing import Annotated
 
 import typer
 
-from krylow.cli import solving
+from krylow.cli import options, progress, report, solving
 from krylow.cli.app import app
-from krylow.cli.solving import Request
+from krylow.cli.options import Request
 
 HELP = (
     "Compute a basis of the k lowest frequencies of a graph, or of all up to a cutoff.\n\n"
     "krylow subspace graph.mtx -k 50 -o basis.npz\n\n"
     "Row i of the basis belongs to row i of a matrix. For an edge list or GraphML, nodes in the .npz says whose rows "
     "they are: whole numbers in ascending order, names in the order in which they first appear.\n\n"
-    f"{solving.EXIT_CODES}"
+    f"{options.EXIT_CODES}"
 )
 
 
 @app.command(help=HELP)
 def subspace(
-    graph: solving.GraphArgument,
+    graph: options.GraphArgument,
     out: Annotated[
         str,
         typer.Option(
@@ -32,50 +32,34 @@ def subspace(
             show_default=False,
         ),
     ],
-    k: solving.KOption = None,
-    cutoff: solving.CutoffOption = None,
+    k: options.KOption = None,
+    cutoff: options.CutoffOption = None,
     method: Annotated[
         str,
         typer.Option(
-            help="auto, exact, lanczos, unrolled, thick_restart, chebyshev, multilevel, lobpcg, shift_invert."
+            help="auto, exact, lanczos, unrolled, thick_restart, chebyshev, multilevel, davidson, lobpcg, shift_invert."
         ),
     ] = "auto",
-    tol: solving.TolOption = 1e-3,
-    kind: solving.KindOption = None,
-    m: solving.StepsOption = None,
-    max_products: solving.MaxProductsOption = None,
-    weights: solving.WeightsOption = None,
-    seed: solving.SeedOption = None,
-    device: solving.DeviceOption = "cpu",
-    nodes: solving.NodesOption = None,
-    add_up: solving.AddUpOption = False,
-    as_json: solving.JsonOption = False,
-    max_size: solving.MaxSizeOption = None,
+    tol: options.TolOption = 1e-3,
+    kind: options.KindOption = None,
+    m: options.StepsOption = None,
+    max_products: options.MaxProductsOption = None,
+    weights: options.WeightsOption = None,
+    seed: options.SeedOption = None,
+    device: options.DeviceOption = "cpu",
+    nodes: options.NodesOption = None,
+    add_up: options.AddUpOption = False,
+    json: options.JsonOption = False,
+    max_size: options.MaxSizeOption = None,
 ) -> None:
     """Compute a basis of the lowest frequencies; the help text is ``HELP``."""
     request = Request(
-        graph,
-        out,
-        k,
-        cutoff,
-        method,
-        tol,
-        kind,
-        m,
-        max_products,
-        weights,
-        seed,
-        device,
-        nodes,
-        add_up,
-        as_json,
-        max_size,
+        graph, out, k, cutoff, method, tol, kind, m, max_products, weights, seed, device, nodes, add_up, json, max_size
     )
-    with solving.staged() as stages:
+    with progress.staged() as stages:
         with stages.starting():
-            from krylow.data.files import basis_table, write_subspace
-            from krylow.data.tables import format_table
-            from krylow.methods import METHODS
+            from krylow.api import METHODS
+            from krylow.io.signals import basis_table, format_table, write_subspace
 
         request.check(METHODS, (graph,))
         with stages("read", f"reading {graph.name}"):
@@ -83,12 +67,12 @@ def subspace(
         with stages("laplacian", "building the Laplacian"):
             L = solving.build(request, network, network.adjacency.dtype)
         sub = solving.solve(request, L, stages)
-        basis, values = (part[..., : solving.kept(sub)].cpu().numpy() for part in (sub.basis, sub.ritz_values))
+        basis, values = (part[..., : report.kept(sub)].cpu().numpy() for part in (sub.basis, sub.ritz_values))
         with stages("write", f"writing {out}"):
             if not request.to_stdout:
                 write_subspace(out, basis, values, network.nodes)
         output = {"file": out, "holds": f"basis, {basis.dtype} {basis.shape}"}
-        found = solving.describe(request, network, stages, sub, output=output)
+        found = report.describe(request, network, stages, sub, output=output)
     if request.to_stdout:
-        solving.write_stdout(format_table(basis_table(basis, network.nodes), ","))
-    solving.finish(request, found)
+        report.write_stdout(format_table(basis_table(basis, network.nodes), ","))
+    report.finish(request, found)

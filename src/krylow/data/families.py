@@ -12,12 +12,12 @@ from torch import Tensor
 
 from krylow import _checks
 from krylow._checks import InputError
-from krylow.data.files import GRAPHS, GraphFile, kind_of, read_graph
-from krylow.data.limits import STREAM, Limit, size_of
 from krylow.data.local import DataNotFoundError, data_folder, find_folder
 from krylow.data.sbm import sbm
 from krylow.data.subgraphs import connected_subgraphs
 from krylow.data.tudataset import tudataset
+from krylow.io.files import STREAM, Limit, kind_of, size_of
+from krylow.io.graphs import GRAPHS, GraphFile, read_graph
 
 #: Families that a folder without graphs does not hide.
 KNOWN = ("sbm", "PROTEINS", "ENZYMES", "NCI1", "DD", "MUTAG")

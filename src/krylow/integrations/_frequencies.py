@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from krylow._extras import install_line
-from krylow.certify import Status, Subspace
+from krylow.certificate import Status
+from krylow.krylov.pairs import settled
 from krylow.linalg.bounds import davis_kahan
-from krylow.refine.ritz import settled
+from krylow.result import Subspace
 
 #: Entries this close to a column's largest count as equally large, so that rounding does not decide its sign.
 TIE = 1e-2

@@ -17,9 +17,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from krylow._checks import InputError
+from krylow.api import METHODS, subspace
+from krylow.choose import SPARSE_EXACT_LIMIT
 from krylow.graph import laplacian
 from krylow.integrations._frequencies import unconverged
-from krylow.methods import METHODS, SPARSE_EXACT_LIMIT, subspace
 from krylow.operators import Operator
 
 KINDS = {"normalized", "combinatorial"}

@@ -25,11 +25,11 @@ from torch import Tensor
 
 from krylow import _checks
 from krylow._checks import InputError
+from krylow.api import METHODS, subspace
 from krylow.graph import laplacian
 from krylow.integrations._frequencies import ZERO_EPS, fixed_signs, missing_extra, unconverged, without_trivial
 from krylow.linalg.eigh import KERNEL_BATCH, PARTIAL_SIZE
 from krylow.linalg.partial_eigh import partial_eigh
-from krylow.methods import METHODS, subspace
 from krylow.operators import DenseOperator, Operator, SparseOperator
 
 try:

@@ -12,8 +12,7 @@ about $\lambda$ over the lowest frequency of a piece of T with its ends held. Th
 A factor $S = G D G^\top$ that is light is computed here, in an order of our own where the core is nearly a tree
 (:mod:`krylow.linalg.minimum_degree`) and in that of scipy's sparse LU elsewhere; its solves are twice as fast as those
 of the LU, and the signs of D count the eigenvalues below any number (Sylvester). All of this is compiled by numba
-(:mod:`krylow.linalg.elimination_kernels`, :mod:`krylow.linalg.factor_kernels`); without it nothing is eliminated, and
-the LU solves.
+(``_kernels.elimination``, ``_kernels.factor``); without it nothing is eliminated, and the LU solves.
 """
 
 from __future__ import annotations
@@ -21,16 +20,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import spilu, splu
 
+from krylow import _kernels
 from krylow._memory import arrays
-from krylow.linalg import elimination_kernels, factor_kernels
 from krylow.linalg.minimum_degree import minimum_degree
-from krylow.operators.compiled import available, loop
+from krylow.linalg.rounding import restored_values
+from krylow.operators import SparseOperator
 from krylow.operators.walks import components_of_rows
 
 #: Entries a row of both factors up to which one is light: our own loops, which take a block of columns together, are
@@ -53,6 +54,55 @@ NEAR = 1e-2
 MOST_LEFT = 0.9
 #: Columns that are solved for together on the core: their room is three times theirs.
 AT_A_TIME = 16
+#: Pieces that are condensed have a lowest frequency of at least one over this, for weights of 1 on average.
+SLOWEST = 36.0
+
+
+class Eliminated(NamedTuple):
+    """What is left of a matrix, and what it took.
+
+    Attributes
+    ----------
+    symmetric
+        Whether the pattern was; nothing else is of use if not.
+    order
+        ``(t, 3)`` each eliminated node, in order, and its two neighbours then, twice the same if it had one.
+    coefficients
+        ``(t, 3)`` its weights on these, and its pivot.
+    nodes
+        ``(c,)`` those left.
+    rows, columns, S, M
+        Of the core, its values and its mass, the diagonal first in each row.
+    farthest
+        A bound of the row sums of the inverse of what was eliminated; infinite where none is known.
+    joined
+        Entries of the whole off its diagonal.
+    """
+
+    symmetric: bool
+    order: np.ndarray
+    coefficients: np.ndarray
+    nodes: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    S: np.ndarray
+    M: np.ndarray
+    farthest: float
+    joined: int
+
+
+def eliminated(crow: Any, col: Any, values: Any, shift: float, slowest: float, widest: int) -> Eliminated:
+    """Return what ``_kernels.elimination.eliminate`` makes of a matrix, in buffers of huge pages."""
+    n = crow.size - 1
+    nodes_met, *numbers = arrays((n, _kernels.elimination.NODE), (n + 1, np.int32), (n, np.int32), (n, np.int32))
+    other = nodes_met.view(np.float64).reshape(n, 4)[:, 2]
+    (met,) = arrays((col.size, _kernels.elimination.ENTRY))
+    found = _kernels.elimination.eliminate(crow, col, values, shift, slowest, widest, met, nodes_met, other, *numbers)
+    symmetric, count, *core = found
+    del met  # the most room by far
+    order, coefficients = arrays(((count, 3), np.int32), ((count, 3), np.float64))
+    _kernels.elimination.gather(nodes_met, other, numbers[-1], order, coefficients)
+    return Eliminated(symmetric, order, coefficients, *core)
 
 
 @dataclass(frozen=True)
@@ -98,7 +148,7 @@ class Condensed:
             return np.broadcast_to(own[:1], n), 1  # takes no room
         labels = np.empty(n, np.int64)
         labels[self.nodes] = own
-        loop(elimination_kernels.inherit)(self._pieces[0], labels)
+        _kernels.elimination.inherit(self._pieces[0], labels)
         return labels, count
 
     @cached_property
@@ -118,9 +168,9 @@ class Condensed:
         if not ((coefficients >= 0).all() and coefficients[:, 2].all()):
             return math.inf
         sums = np.ones((self.matrix.shape[0], 1))
-        loop(elimination_kernels.down)(order, coefficients, sums)
+        _kernels.elimination.down(order, coefficients, sums)
         sums[self.nodes] = 0.0
-        loop(elimination_kernels.up)(order, coefficients, sums)
+        _kernels.elimination.up(order, coefficients, sums)
         return float(sums.max())
 
     def extend(self, Y: np.ndarray, beside: np.ndarray | None = None) -> np.ndarray:
@@ -134,7 +184,7 @@ class Condensed:
         (X,) = arrays(((self.matrix.shape[0], first + Y.shape[1]), np.float64))
         X[self.nodes, :first] = 0.0
         X[self.nodes, first:] = Y
-        loop(elimination_kernels.extend)(*self._pieces, X)
+        _kernels.elimination.extend(*self._pieces, X)
         if beside is not None:
             X[:, :first] = beside
         return X
@@ -145,10 +195,10 @@ class Condensed:
             return factor.solve(X)
         (Z,) = arrays((X.shape, np.float64)) if out is None else (out,)
         Z[:] = X
-        loop(elimination_kernels.down)(*self._pieces, Z)
+        _kernels.elimination.down(*self._pieces, Z)
         for columns in (Z[:, j : j + AT_A_TIME] for j in range(0, Z.shape[1], AT_A_TIME)):
             columns[self.nodes] = factor.solve(columns[self.nodes])
-        loop(elimination_kernels.up)(*self._pieces, Z)
+        _kernels.elimination.up(*self._pieces, Z)
         return Z
 
     def below(self, factor: Factor, sigma: float) -> tuple[int, float] | None:
@@ -187,10 +237,10 @@ def condense(matrix: Any, shift: float, slowest: float) -> Condensed:
     if not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()
-    if slowest <= 0 or not available() or max(rows.shape[0], rows.nnz) >= 2**31:
+    if slowest <= 0 or not _kernels.available() or max(rows.shape[0], rows.nnz) >= 2**31:
         return _whole(rows, shift)
     rows = csr_array((rows.data.astype(np.float64, copy=False), rows.indices, rows.indptr), shape=rows.shape)
-    found = elimination_kernels.eliminated(rows.indptr, rows.indices, rows.data, shift, slowest, WIDEST)
+    found = eliminated(rows.indptr, rows.indices, rows.data, shift, slowest, WIDEST)
     left = found.nodes.size
     if not found.symmetric or left > MOST_LEFT * rows.shape[0]:
         return _whole(rows, shift)
@@ -254,11 +304,11 @@ class Factor:
 
     def __init__(self, S: Any, place: np.ndarray | None = None) -> None:
         self.n, self._lu, self._cheap = S.shape[0], None, False
-        if available():
+        if _kernels.available():
             self._place = _order(_columns(S)) if place is None else place
             self._at = np.empty_like(self._place)
             self._at[self._place] = np.arange(self.n)
-            self._parent, counts = loop(factor_kernels.tree_and_counts)(S.indptr, S.indices, self._place, self._at)
+            self._parent, counts = _kernels.factor.tree_and_counts(S.indptr, S.indices, self._place, self._at)
             if 2 * (int(counts.sum()) + self.n) <= LIGHT * self.n:
                 self._start = np.concatenate([[0], np.cumsum(counts)])
                 where, G, D, _ = self._factorise(S)
@@ -273,7 +323,7 @@ class Factor:
 
     def _factorise(self, S: Any) -> Any:
         tree = (self._place, self._at, self._parent, self._start)
-        return loop(factor_kernels.factorise)(S.indptr, S.indices, S.data, *tree)
+        return _kernels.factor.factorise(S.indptr, S.indices, S.data, *tree)
 
     @property
     def counts(self) -> bool:
@@ -297,7 +347,8 @@ class Factor:
             Y = self._lu.solve(np.asfortranarray(X, dtype=np.float64)).astype(X.dtype, copy=False)
         else:
             Y = X[self._at]
-            loop(factor_kernels.substitute if X.ndim > 1 else factor_kernels.substitute_one)(*self._rounded(X.dtype), Y)
+            substitute = _kernels.factor.substitute if X.ndim > 1 else _kernels.factor.substitute_one
+            substitute(*self._rounded(X.dtype), Y)
             Y = Y[self._place]
         if not math.isfinite(float(Y.sum())):
             raise SingularFactorError
@@ -309,3 +360,17 @@ class Factor:
             start, where, G, D = self._parts[np.dtype(np.float64)]
             self._parts[dtype] = start, where, G.astype(dtype), D.astype(dtype)
         return self._parts[dtype]
+
+
+def condense_graph(L: SparseOperator) -> Condensed:
+    """Return L without the chains and pendant trees whose frequencies are far above the lowest ones. On the host."""
+    # about twice the weights of all entries
+    total = float(torch.linalg.vector_norm(L.values.detach(), ord=1, dtype=torch.float64))
+    slowest = 2 * SLOWEST * max(1, L.col.numel() - L.n) / total if total else 0.0
+    return condense(float64_matrix(L), 0.0, slowest)
+
+
+def float64_matrix(L: SparseOperator) -> Any:
+    """Return L in float64; where float32 has rounded it, frequencies far below that rounding are found all the same."""
+    crow, col = L.host_indices()
+    return csr_array((restored_values(L), col, crow), shape=(L.n, L.n))

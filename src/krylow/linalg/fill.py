@@ -18,12 +18,10 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from krylow import _kernels
 from krylow._checks import InputError
-from krylow.linalg.elimination import WIDEST, Condensed
-from krylow.linalg.elimination_kernels import eliminated
-from krylow.linalg.factor_kernels import levels
+from krylow.linalg.elimination import WIDEST, Condensed, eliminated
 from krylow.operators import SparseOperator
-from krylow.operators.compiled import available, loop
 
 #: Rounds of elimination, and the share of nodes that a round must take for another to follow.
 ROUNDS, WORTHWHILE = 12, 0.02
@@ -101,7 +99,7 @@ def refuse(fill: Fill, most: float) -> None:
 def _core(crow: np.ndarray, col: np.ndarray, n: int) -> tuple[Any, float, float]:
     """Return the pattern without thin nodes and diagonal, the entries that costs, and those of the lower triangle."""
     rows = csr_array((np.full(col.size, -1.0), col, crow), shape=(n, n))
-    if available() and rows.has_canonical_format and col.size < 2**31:
+    if _kernels.available() and rows.has_canonical_format and col.size < 2**31:
         dominant = 1.0 + float(np.diff(crow).max(initial=0))  # any numbers serve that no pivot vanishes for
         found = eliminated(crow, col, rows.data, 2 * dominant, math.inf, WIDEST)
         if found.symmetric:
@@ -165,8 +163,8 @@ def _separator(pattern: Any) -> int:
 def _levels(pattern: Any, start: int) -> tuple[np.ndarray, int]:
     """Return the widths of the levels of a breadth-first walk, and a node of the last one."""
     crow, col = pattern.indptr, pattern.indices
-    if available():
-        widths, last = loop(levels)(crow, col, start)
+    if _kernels.available():
+        widths, last = _kernels.graph.levels(crow, col, start)
         return widths, int(last)
     seen = np.zeros(pattern.shape[0], dtype=bool)
     seen[start] = True

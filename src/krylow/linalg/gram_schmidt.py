@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
 from torch import Tensor
 
-from krylow.operators.compiled import compiled
+from krylow import _kernels
 
 
 def polished(X: Tensor) -> Tensor:
@@ -29,14 +26,13 @@ def gram_schmidt(X: Tensor, tiny: float) -> tuple[Tensor, Tensor, Tensor]:
     tiny
         What is left of a column that depends on those before it, at most.
     """
-    kernel = compiled(_loop) if X.device.type == "cpu" else None
-    if kernel is None:
+    if X.device.type != "cpu" or not _kernels.available():
         return _by_columns(X, tiny)
     n, k = X.shape[-2:]
     rows = X.detach().mT.reshape(-1, k, n).contiguous()  # a column is a row here: one after the other in memory
     Q, R = torch.empty_like(rows), rows.new_zeros(rows.shape[0], k, k)
     alive = torch.zeros(rows.shape[:2], dtype=torch.bool)
-    kernel(*(t.numpy() for t in (rows, Q, R, alive)), tiny)
+    _kernels.blocks.gram_schmidt(*(t.numpy() for t in (rows, Q, R, alive)), tiny)
     batch = X.shape[:-2]
     return Q.mT.reshape(*batch, n, k), R.reshape(*batch, k, k), alive.reshape(*batch, k)
 
@@ -52,30 +48,3 @@ def _by_columns(X: Tensor, tiny: float) -> tuple[Tensor, Tensor, Tensor]:
         alive[..., j] = size[..., 0, 0] > tiny
         Q[..., j : j + 1] = torch.where(size > tiny, x / torch.where(size > 0, size, torch.ones_like(size)), 0)
     return Q, (Q.mT @ X).triu(), alive
-
-
-def _loop(X: Any, Q: Any, R: Any, alive: Any, tiny: float) -> None:
-    batch, k, n = X.shape
-    for i in range(batch):
-        for j in range(k):
-            q = Q[i, j]
-            q[:] = X[i, j]
-            for _ in range(2):
-                for before in range(j):
-                    along = X.dtype.type(0)
-                    for e in range(n):
-                        along += Q[i, before, e] * q[e]
-                    R[i, before, j] += along
-                    for e in range(n):
-                        q[e] -= along * Q[i, before, e]
-            square = X.dtype.type(0)
-            for e in range(n):
-                square += q[e] * q[e]
-            size = np.sqrt(square)
-            alive[i, j] = size > tiny
-            if alive[i, j]:
-                R[i, j, j] = size
-                for e in range(n):
-                    q[e] /= size
-            else:
-                q[:] = 0

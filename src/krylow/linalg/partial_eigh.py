@@ -13,22 +13,21 @@ Each matrix stays in the cache of one core from beginning to end:
    the vectors independent.
 4. The reflections are applied to the k vectors alone.
 
-Steps 2 and 3 cost O(nk) and run in float64 whatever the dtype of S. The kernels (``lowest_kernels.py``) are
-plain Python that numba compiles on first use, and keeps on disk; without numba :func:`available` says no.
+Steps 2 and 3 cost O(nk) and run in float64 whatever the dtype of S. The loops are in
+``_kernels.eigh``; without numba :func:`available` says no.
 """
 
 from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from krylow.linalg.lowest_kernels import TINY, compiled
+from krylow import _kernels
 
 #: Smaller matrices are decomposed faster by LAPACK, larger ones leave the cache, and more than this part of the vectors
 #: cost about as much as all of them.
@@ -54,7 +53,7 @@ def available(S: Tensor, k: int) -> bool:
         and S.dtype in (torch.float32, torch.float64)
         and 1 <= k <= LARGEST_PART * n
         and SMALLEST <= n <= LARGEST
-        and find_spec("numba") is not None
+        and _kernels.available()
     )
 
 
@@ -95,11 +94,11 @@ def _partial_eigh(S: Tensor, k: int) -> tuple[Tensor, Tensor, int]:
     failed = torch.zeros(flat.shape[0], dtype=torch.bool)
     arrays = [x.numpy() for x in (flat, values, vectors, failed)]
     start = np.random.default_rng(0).uniform(-1.0, 1.0, (n, _up(k, 4)))
-    lowest = compiled()
+    lowest = _kernels.eigh.lowest
 
     def work(first: int) -> None:
         space = _workspace(n, k, arrays[0].dtype)
-        lowest(*(x[first : first + PIECE] for x in arrays), start, space, float(np.finfo(arrays[0].dtype).eps))
+        lowest(*(x[first : first + PIECE] for x in arrays), start, *space, float(np.finfo(arrays[0].dtype).eps))
 
     pieces = range(0, flat.shape[0], PIECE)
     threads = min(torch.get_num_threads(), len(pieces), flat.numel() // ELEMENTS_A_THREAD)
@@ -127,5 +126,5 @@ def _workspace(n: int, k: int, dtype: Any) -> tuple[Any, ...]:
     flat = flat[-flat.ctypes.data % 64 // flat.itemsize :][: (n + 8 + lanes) * wide].reshape(-1, wide)
     A, rows, Y = flat[: n + 3], flat[n + 3 : n + 8], flat[n + 8 :]
     T = np.zeros((3, _up(n + 1, 4)))  # d, e and e^2; beyond n a diagonal that no shift reaches
-    T[0], T[2] = 2.0, TINY
+    T[0], T[2] = 2.0, _kernels.eigh.TINY
     return A, rows, Y, T, np.zeros((6, lanes)), np.zeros((5, n, lanes)), np.zeros((n + 2, lanes)), np.zeros((k, n))

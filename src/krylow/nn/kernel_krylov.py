@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from krylow.krylov.lanczos import BREAKDOWN_EPS
 from krylow.nn.equal_tokens import EqualTokens
 from krylow.nn.graph_learning import TokenGraph, inverse_root, kernel
 from krylow.operators import DenseOperator
-from krylow.refine.lanczos import BREAKDOWN_EPS
 
 #: Bytes of graphs made at once: what stays in one core's cache.
 CHUNK_BYTES = 2**20
@@ -63,7 +63,7 @@ def basis_and_product(
 def krylov_basis(L: DenseOperator, start: Tensor, norm: Tensor, tokens: EqualTokens | None = None, *, m: int) -> Tensor:
     r"""Return an orthonormal basis of $\mathcal{K}_m(L, v)$, ``(batch, n, m)``, zero columns where it closes earlier.
 
-    The vectors of :func:`krylow.refine.lanczos.lanczos` with reorthogonalisation, up to rounding, and nothing else.
+    The vectors of :func:`krylow.krylov.lanczos.lanczos` with reorthogonalisation, up to rounding, and nothing else.
     Vectors are rows here: a row times a matrix is several times faster than a matrix times a column, for L and for the
     basis itself. ``norm`` ``(batch,)`` bounds that of L. With ``tokens`` the start must be the same for equal tokens,
     and every vector is kept so: rounding would enter their differences, and grow there.

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from krylow import _checks
 from krylow._checks import InputError
+from krylow.krylov.probe import inverse_polynomial, learned_inverse, learned_response, response
 from krylow.operators import Operator
-from krylow.start.probe import inverse_polynomial, learned_inverse, learned_response, response
 
 
 class Probe(nn.Module):
@@ -63,7 +63,7 @@ class InversePolynomialProbe(Probe):
     $$v_1 \propto \Big(I + \sum_{t=1}^T a_t \tilde L^t\Big)^{-p} z, \qquad a_t = \log(1 + e^{b_t})$$
 
     $\tilde L$ is L scaled to [0, 1] by Gershgorin's bounds, or L itself. See
-    :func:`krylow.start.probe.inverse_polynomial`.
+    :func:`krylow.krylov.probe.inverse_polynomial`.
 
     Parameters
     ----------

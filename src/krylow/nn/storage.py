@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from krylow import _files
 from krylow._checks import InputError
+from krylow.io import atomic as _files
 from krylow.nn.probes import GaussianProbe, InversePolynomialProbe
 from krylow.nn.root_probe import RootProbe
 
@@ -76,8 +76,14 @@ def _build(config: dict[str, Any]) -> UnrolledLanczos:
 
     of_probe = dict(config["probe"])
     probe = PROBES[of_probe.pop("type")](**of_probe)
-    options = {"reorthogonalize": bool(config.get("reorthogonalize", False)), "gammas": config.get("gammas", "square")}
-    return UnrolledLanczos(config["k"], config["m"], probe, **options)
+    return UnrolledLanczos(
+        config["k"],
+        config["m"],
+        probe,
+        reorthogonalize=config.get("reorthogonalize", False),
+        gammas=config.get("gammas", "square"),
+        literal=config.get("literal", True),  # what files without the key were written for
+    )
 
 
 def _check_lengths(config: dict[str, Any], tensors: dict[str, Tensor]) -> None:

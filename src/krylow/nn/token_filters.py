@@ -27,18 +27,19 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from krylow.extract import symmetrized_matrix
-from krylow.linalg.eigenspace import lowest_eigenspace, orthonormalize
+from krylow.autodiff.projector import lowest_eigenspace, orthonormalize
+from krylow.krylov.lanczos import lanczos
+from krylow.krylov.probe import function_of
+from krylow.krylov.relaxed import relaxed_recurrence
+from krylow.krylov.ritz import symmetrized_matrix
 from krylow.linalg.eigh import eigvalsh
 from krylow.nn.equal_tokens import EqualTokens, equal_tokens
 from krylow.nn.graph_learning import TokenGraph
 from krylow.nn.kernel_krylov import BasisOf, basis_and_product, krylov_basis
 from krylow.nn.probes import Probe
-from krylow.nn.relaxed import relaxed_recurrence
-from krylow.operators import DenseOperator, FunctionOperator, Operator
-from krylow.refine.lanczos import lanczos
-from krylow.refine.thick_restart import block_lanczos
+from krylow.operators import DenseOperator
 from krylow.response import COUNT_PROBES, chebyshev_lowpass, estimated_cutoff
+from krylow.solvers.thick_restart import block_lanczos
 
 #: Rows of the random start that are drawn together: a token's number does not depend on how many follow it.
 ROWS = 64
@@ -239,11 +240,11 @@ def chebyshev_filter(
 
     Costs ``degree`` passes. With k the cutoff is where about k frequencies lie below, by a stochastic count.
     """
-    L: Operator = graph.laplacian()
+    dense = graph.laplacian()
     # The filter approximated does not depend on the interval, which so carries no gradient. A normalized Laplacian's
     # spectrum is known to lie in [0, 1], closer than Gershgorin's bounds.
-    high = 1.0 if graph.kind == "normalized" else L.norm_bound()
-    L = _bounded(L, 0.0, high)
+    high = 1.0 if graph.kind == "normalized" else dense.norm_bound()
+    L = function_of(dense, dense.__matmul__, (0.0, high), psd=dense.psd)
     cutoff: float | Tensor = band.cutoff
     if band.k is not None:
         z = start_block(graph, COUNT_PROBES, generator=generator)
@@ -329,22 +330,6 @@ def _sizes(graph: TokenGraph) -> Tensor:
     if graph.mask is None:
         return torch.full((batch,), n, device=graph.points.device)
     return graph.mask.sum(-1)
-
-
-def _bounded(L: Operator, low: float, high: float | Tensor) -> Operator:
-    """Return the same operator with these bounds of its spectrum."""
-    bounded = FunctionOperator(
-        lambda X: L @ X,
-        L.n,
-        batch_shape=tuple(L.batch_shape),
-        dtype=L.dtype,
-        device=L.device,
-        bounds=(low, high),
-        parameters=L.tensors,
-        psd=L.psd,
-    )
-    bounded.mask = L.mask
-    return bounded
 
 
 def _response(x: Tensor, U: Tensor, keeps: Tensor | None) -> Tensor:

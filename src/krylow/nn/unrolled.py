@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -11,19 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from krylow import _checks
-from krylow.certify import Subspace
-from krylow.extract import ritz
+from krylow._random import gaussian
 from krylow.graph import as_operator, operator_and_note
+from krylow.krylov.implicit_restart import implicit_restart
+from krylow.krylov.lanczos import Krylov, lanczos
+from krylow.krylov.relaxed import relaxed_lanczos
+from krylow.krylov.ritz import ritz
+from krylow.krylov.scaling import power_of_two, scaled
 from krylow.nn.probes import InversePolynomialProbe, Probe
 from krylow.operators import DiagonalOperator, Operator
-from krylow.refine.implicit_restart import implicit_restart
-from krylow.refine.lanczos import Krylov, lanczos
-from krylow.start.gaussian import gaussian
+from krylow.result import Subspace
 
 #: The parametrisations of the gammas, and where each starts.
 FIRST_UPSILON = {"square": 0.01, "sigmoid": 7.0}
-#: Norms between this power of the least and of the largest number of a dtype are used as they are.
-RANGE = 0.25
 
 
 class UnrolledLanczos(nn.Module):
@@ -34,7 +33,11 @@ class UnrolledLanczos(nn.Module):
 
     with $\gamma^{(1)}_j = 1 - (\upsilon^{(1)}_j)^2 \le 1$ and $\gamma^{(2)}_j = 1 + (\upsilon^{(2)}_j)^2 \ge 1$ (or as
     ``gammas`` says), then the k lowest eigenvectors of the relaxed $T_m$, through its symmetric form. At $\upsilon = 0$
-    it is classical Lanczos without reorthogonalisation. Costs m products and the probe's.
+    it is classical Lanczos. Costs m products and the probe's.
+
+    The recurrence runs on an orthonormal Krylov basis, and a graph where its correction of the last step is larger than
+    L itself takes classical steps (:func:`krylow.krylov.relaxed.relaxed_lanczos`): the error falls with m as classical
+    Lanczos's does, up to m = n.
 
     Parameters
     ----------
@@ -55,11 +58,14 @@ class UnrolledLanczos(nn.Module):
         "square", the paper's parametrisation above; or "sigmoid", $\gamma^{(1)}_j = \sigma(\upsilon^{(1)}_j) < 1$ and
         $\gamma^{(2)}_j = 1 + \log(1 + e^{\upsilon^{(2)}_j}) > 1$, which a public code by the paper's first author has.
         There $\upsilon^{(1)}$ starts at ``init`` and $\upsilon^{(2)}$ at its negative: within .001 of 1 at 7.
+    literal
+        The paper's recurrence on the nodes themselves, as it is written. Beyond about 2 k steps any gamma other than 1
+        makes its error grow with m, and so does rounding at 1. Makes no difference with ``reorthogonalize``.
 
     Shapes
     ------
     The input is an operator, or a symmetric matrix, of shape ``(*batch, n, n)``; the output a
-    :class:`~krylow.certify.Subspace` with basis ``(*batch, n, k)``, differentiable through its span.
+    :class:`~krylow.result.Subspace` with basis ``(*batch, n, k)``, differentiable through its span.
 
     Examples
     --------
@@ -78,6 +84,7 @@ class UnrolledLanczos(nn.Module):
         init: float | None = None,
         reorthogonalize: bool = False,
         gammas: str = "square",
+        literal: bool = False,
     ) -> None:
         super().__init__()
         self.k = _checks.count(k, "k")
@@ -88,6 +95,7 @@ class UnrolledLanczos(nn.Module):
         self.upsilon1 = nn.Parameter(torch.full((self.m,), init))
         self.upsilon2 = nn.Parameter(torch.full((self.m,), init if gammas == "square" else -init))
         self.reorthogonalize = bool(reorthogonalize)
+        self.literal = bool(literal)
 
     @property
     def gamma1(self) -> Tensor:
@@ -116,7 +124,7 @@ class UnrolledLanczos(nn.Module):
             Source of z. None: the same z at every call, so that evaluation is deterministic; pass one to train.
         """
         L = as_operator(L)
-        factor = _factor(L)
+        factor = power_of_two(L)
         found = self._krylov(L, factor, z, generator)
         if factor is None:
             return found
@@ -127,7 +135,7 @@ class UnrolledLanczos(nn.Module):
         self, L: Operator, factor: Tensor | None, z: Tensor | None, generator: torch.Generator | None
     ) -> Krylov:
         """Return the basis and coefficients of L times ``factor``; None: of L."""
-        whole, L = L, L if factor is None else _Scaled(L, factor)
+        whole, L = L, L if factor is None else scaled(L, factor)
         z = gaussian(L, 1, generator=generator) if z is None else z
         z = z if L.mask is None else z * L.mask[..., None]  # a padding node is no part of the graph
         shifts = self.probe.shifts(whole) if self.reorthogonalize and self.m > self.k else None
@@ -137,13 +145,15 @@ class UnrolledLanczos(nn.Module):
         if self.reorthogonalize:
             return lanczos(L, start, self.m, reorthogonalize=True)
         gamma1, gamma2 = self.gamma1.to(L.dtype), self.gamma2.to(L.dtype)
-        return lanczos(L, start, self.m, gamma1=gamma1, gamma2=gamma2)
+        if self.literal:
+            return lanczos(L, start, self.m, gamma1=gamma1, gamma2=gamma2)
+        return relaxed_lanczos(L, start, self.m, gamma1, gamma2)
 
     def forward(self, L: Any, *, z: Tensor | None = None, generator: torch.Generator | None = None) -> Subspace:
         """Return the subspace; arguments as in :meth:`krylov`."""
         L, note = operator_and_note(L)
         steps = f"{self.m} relaxed steps from {type(self.probe).__name__}" + ("" if L.psd else _shifted(L))
-        factor = _factor(L)
+        factor = power_of_two(L)
         with L.counted_apart():
             products, passes = L.products, L.passes
             theta, basis, _ = ritz(self._krylov(L, factor, z, generator), self.k)
@@ -162,7 +172,7 @@ class UnrolledLanczos(nn.Module):
     def config(self) -> dict[str, Any]:
         """Return the arguments that build the same network, for saving."""
         probe = {"type": type(self.probe).__name__, **self.probe.config()}
-        options = {"reorthogonalize": self.reorthogonalize, "gammas": self.gammas}
+        options = {"reorthogonalize": self.reorthogonalize, "gammas": self.gammas, "literal": self.literal}
         return {"k": self.k, "m": self.m, **options, "probe": probe}
 
     def save(self, path: str | PathLike[str], *, card: dict[str, Any] | None = None) -> None:
@@ -174,48 +184,6 @@ class UnrolledLanczos(nn.Module):
     def extra_repr(self) -> str:
         """Return k and m."""
         return f"k={self.k}, m={self.m}"
-
-
-def _factor(L: Operator) -> Tensor | None:
-    """Return powers of 2 that bring norms near 1, ``(*batch,)``; None where all are far from under- and overflow.
-
-    The recurrence squares what it measures, and a probe multiplies norms.
-    """
-    norm, limits = L.norm_bound(), torch.finfo(L.dtype)
-    outside = ((norm < limits.tiny**RANGE) & (norm > 0)) | (norm > limits.max**RANGE)
-    if not bool(outside.any()):
-        return None
-    largest = math.floor(math.log2(limits.max)) - 1
-    exponent = torch.where(norm > 0, norm, torch.ones_like(norm)).log2().round().clamp(-largest, largest)
-    return torch.where(outside, torch.exp2(-exponent), torch.ones_like(norm))
-
-
-class _Scaled(Operator):
-    """An operator times a positive number a graph, ``(*batch,)``; its products count as those of the operator."""
-
-    def __init__(self, whole: Operator, factor: Tensor) -> None:
-        super().__init__(tuple(whole.batch_shape), whole.n, whole.dtype, whole.device, mask=whole.mask, psd=whole.psd)
-        self.whole, self.factor = whole, factor
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return self.whole.tensors
-
-    def _multiply(self, X: Tensor) -> Tensor:
-        return self.factor[..., None, None] * (self.whole @ X)
-
-    def diagonal(self) -> Tensor:
-        return self.factor[..., None] * self.whole.diagonal()
-
-    def gershgorin(self) -> tuple[Tensor, Tensor]:
-        low, high = self.whole.gershgorin()
-        return self.factor * low, self.factor * high
-
-    def detach(self) -> Operator:
-        return _Scaled(self.whole.detach(), self.factor)
-
-    def double(self) -> Operator:
-        return _Scaled(self.whole.double(), self.factor.double())
 
 
 def _shifted(L: Any) -> str:

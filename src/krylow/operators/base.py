@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ class _Solve:
 
     def __exit__(self, *raised: object) -> None:
         _running.reset(self.token)
-        self.operator._add(self.products - self.before[0], self.passes - self.before[1])
+        self.operator._add_own(self.products - self.before[0], self.passes - self.before[1])
 
 
 #: The solves that run in this thread or task, the innermost last: an operator may be shared by several threads, whose
@@ -87,6 +87,7 @@ class Operator(ABC):
         self.psd = psd
         self._products = 0
         self._passes = 0
+        self._parent: Operator | None = None
 
     @property
     def products(self) -> int:
@@ -127,7 +128,20 @@ class Operator(ABC):
                 return solve.products, solve.passes
         return self._products, self._passes
 
+    def counting_for(self, parent: Operator) -> Self:
+        """Count every product with this operator as one with ``parent``, too, and return it.
+
+        For the same matrix in another precision, order or scaling: its own counters start at zero.
+        """
+        self._parent = parent
+        return self
+
     def _add(self, products: int, passes: int) -> None:
+        self._add_own(products, passes)
+        if self._parent is not None:
+            self._parent._add(products, passes)
+
+    def _add_own(self, products: int, passes: int) -> None:
         for solve in reversed(_running.get()):
             if solve.operator is self:
                 solve.products += products

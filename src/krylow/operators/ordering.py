@@ -4,11 +4,12 @@ A breadth-first walk puts a node's neighbours within a few levels of it (:mod:`k
 a geometry (k-NN, grids, roads) a product of the reordered matrix is several times faster. Graphs that a walk covers in
 a few steps have no such order, and two cheap looks say so: how far entries are from the diagonal now, and how wide the
 walk's levels are. If they have communities, a wide block is still twice as fast with those one after the other, and
-knowing them is a good start (:mod:`krylow.start.communities`).
+knowing them is a good start (:mod:`krylow.solvers._communities`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from krylow.operators.sparse import FEW_FAR, SparseOperator, far_share, sample
-from krylow.operators.walks import communities, move_rows, permuted_rows, walk
+from krylow.operators.walks import Walk, communities, move_rows, permuted_rows
 
 #: Fewer nodes fit a cache in any order.
 LEAST_NODES = 8192
@@ -52,11 +53,6 @@ class Reordered:
         return X
 
 
-def reordered(L: SparseOperator, dtype: torch.dtype | None = None) -> Reordered:
-    """Return L with its nodes in the order of a walk, in a ``dtype`` or its own. No gradient, on the host."""
-    return permuted(L, torch.from_numpy(walk(L).order), dtype)
-
-
 def permuted(L: SparseOperator, order: Tensor, dtype: torch.dtype | None = None) -> Reordered:
     """Return L with the nodes in a given order, ``order[new] = old``, its entries kept in a ``dtype`` or their own."""
     numbers = torch.empty(0, dtype=dtype or L.dtype).numpy().dtype
@@ -67,17 +63,19 @@ def permuted(L: SparseOperator, order: Tensor, dtype: torch.dtype | None = None)
     return Reordered(operator, order)
 
 
-def reordered_if_it_pays(L: SparseOperator, dtype: torch.dtype | None = None) -> Reordered | None:
-    """Return L in the order of a walk, or None where the present order is as good or no order is near.
+def reordered_if_it_pays(
+    L: SparseOperator, search: Callable[[], Walk], dtype: torch.dtype | None = None
+) -> Reordered | None:
+    """Return L in the order of a breadth-first search, or None where the present order is as good or none is near.
 
-    In a ``dtype``, or its own.
+    In a ``dtype``, or its own; ``search`` is asked for only if the present order is not good.
     """
     if L.n < LEAST_NODES or L.device.type != "cpu":
         return None
     far = far_share(L)
-    if far <= FEW_FAR or walk(L).widest > WIDE:
+    if far <= FEW_FAR or search().widest > WIDE:
         return None
-    other = reordered(L, dtype)
+    other = permuted(L, torch.from_numpy(search().order), dtype)
     return other if far_share(other.operator) <= NEARER * far else None
 
 

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from krylow import _checks
+from krylow import _checks, _kernels
 from krylow._memory import empty
 from krylow.operators import csr_kernels
 from krylow.operators.base import Operator
-from krylow.operators.compiled import available
 from krylow.operators.row_passes import look, null_rows
 
 #: An entry this many rows from the diagonal is near: 4096 rows of 32 float32 are half a megabyte.
@@ -78,7 +77,6 @@ class SparseOperator(Operator):
         self.closed = False
         self._indices: tuple[np.ndarray, np.ndarray] | None = None
         self._seen: _Seen | None = None
-        self.kept: dict[str, object] = {}
 
     @classmethod
     def from_coo(cls, row: Tensor, col: Tensor, values: Tensor, n: int, *, psd: bool = False) -> SparseOperator:
@@ -297,11 +295,10 @@ class SparseOperator(Operator):
         >>> SparseOperator.from_coo(*edge, torch.tensor([0.5, -0.5, -0.5, 0.5]), 2).single_storage()
         torch.float32
         """
-        return WHOLE if available() and self._on_host and self._look().whole else torch.float32
+        return WHOLE if _kernels.available() and self._on_host and self._look().whole else torch.float32
 
     def _same(self, values: Tensor) -> SparseOperator:
         other = self.like(values)
-        other.kept = self.kept
         other.inherit(self)
         return other
 

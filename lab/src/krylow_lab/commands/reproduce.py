@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,17 @@ from krylow_lab._extras import install_line
 
 reproduce = typer.Typer(help="Measure the paper's tables again.", no_args_is_help=True)
 app.add_typer(reproduce, name="reproduce")
+
+
+@contextlib.contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Show a bar, and yield what moves it: a function of the cells done, the cells in all and what is done."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task(what, total=None)
+        yield lambda done, total, what: progress.update(bar, completed=done, total=total, description=what)
 
 
 def _write_page(out: Path, records: list[Path]) -> None:
@@ -45,8 +58,6 @@ def table1(
 
     The default is a reduced grid, a few minutes. Interrupted anywhere, the same command goes on.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     with messages():
         writable(out)
         from krylow_lab.table1 import FULL, REDUCED
@@ -56,13 +67,7 @@ def table1(
         from krylow_lab.table1.run import reproduce as measure
 
         grid = FULL if full else REDUCED
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True) as progress:
-            bar = progress.add_task("training", total=None)
-
-            def report(done: int, total: int, what: str) -> None:
-                progress.update(bar, completed=done, total=total, description=what)
-
+        with _progress("training") as report:
             names = DATA if data == "all" else (data,)
             found = measure(out, names, integers(k), seeds, grid, workers=workers, report=report, seed_base=seed_base)
         for record in found:
@@ -95,8 +100,6 @@ def table2(
 
     GLUE is read from the folder that KRYLOW_DATA names, or fetched. Interrupted anywhere, the same command goes on.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     with messages():
         writable(out)
         from krylow_lab.table2.choice import quick_tables, tables
@@ -112,13 +115,7 @@ def table2(
                 console.print(remark, style="yellow")
         else:
             asked = tables(data, protocol)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True) as progress:
-            bar = progress.add_task("reading", total=None)
-
-            def report(done: int, total: int, what: str) -> None:
-                progress.update(bar, completed=done, total=total, description=what)
-
+        with _progress("reading") as report:
             if gain:
                 compared = measure_gain(out, seeds, workers=workers, report=report)
             else:

@@ -36,22 +36,7 @@ def race(
 ) -> Record:
     """Return the record of one race, found in ``folder`` or run now.
 
-    Parameters
-    ----------
-    folder
-        Where the record is or goes.
-    worker
-        The process that holds the case's graph.
-    case, tol
-        What is solved, to which error.
-    ours
-        Names among :data:`~krylow_lab.large.solvers.OURS`.
-    peers
-        Setting of each peer, at which it begins.
-    repeats
-        How often each solver runs.
-    limit
-        How long a call may take; a peer that takes longer is left after that.
+    ``peers`` has the setting at which each begins; one whose call takes longer than the limit is left out after that.
     """
     config = {**case.config, "tol": tol, "threads": worker.threads, "repeats": repeats, "ours": list(ours)}
     record = lookup(folder, KIND, config, case.seed)

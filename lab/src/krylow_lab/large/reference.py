@@ -26,25 +26,13 @@ FACTORISED, WIDE = ("knn2d", "road"), ("powerlaw",)
 
 @dataclass(frozen=True)
 class Reference:
-    """A graph with its lowest eigenpairs, and the numbers of frequencies to ask for.
+    """A graph with its lowest eigenpairs, and the numbers of frequencies to ask for."""
 
-    Attributes
-    ----------
-    L
-        The Laplacian, a ``csr_array``.
-    values, vectors
-        ``(s,)`` and ``(n, s)``, ascending; s is one more than the largest k.
-    ks
-        Where the largest relative gaps are, one in each window of the family.
-    errors
-        Bound of the normalised squared error of the reference itself at each of ``ks``.
-    """
-
-    L: Any
-    values: Any
-    vectors: Any
-    ks: tuple[int, ...]
-    errors: tuple[float, ...]
+    L: Any  # csr_array
+    values: Any  # (s,) ascending; s is one more than the largest k
+    vectors: Any  # (n, s)
+    ks: tuple[int, ...]  # where the largest relative gaps are, one in each window of the family
+    errors: tuple[float, ...]  # bounds of the reference's own normalised squared error at each of ks
 
     def gap(self, k: int) -> float:
         """Return the gap between the k-th eigenvalue and the next."""

@@ -25,22 +25,10 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured.
+    """What is measured: which graphs, to which errors, on how many threads (0: all cores), by which solvers.
 
-    Attributes
-    ----------
-    sizes, families, tols, threads
-        Nodes, names of families, errors, numbers of threads (0: all cores).
-    repeats
-        Runs of each solver in a race.
-    peers, ours
-        Solvers by name.
-    best
-        How many of the peers run beside ours in a race.
-    most_k
-        Larger numbers of frequencies are left out on graphs of more than ``large`` nodes: their references take long.
-    limit
-        How long a call may take.
+    Of the peers the ``best`` so many run beside ours in a race. On graphs of more than ``large`` nodes no k above
+    ``most_k`` is measured: the references take long.
     """
 
     sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)

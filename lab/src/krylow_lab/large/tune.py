@@ -90,20 +90,8 @@ def tune(
 ) -> Record:
     """Return the record of a peer's climb on one case, found in ``folder`` or measured now.
 
-    Parameters
-    ----------
-    folder
-        Where the record is or goes.
-    worker
-        The process that holds the case's graph.
-    case, solver, tols
-        What is solved, by whom, to which errors.
-    best
-        Least processor time of any peer for each error so far; brought up to date.
-    limit
-        How long a call may take.
-    smaller
-        The same peer's record on the next smaller graph, whose setting tells where to begin.
+    ``best`` is the least processor time of any peer for each error so far, and is brought up to date; ``smaller`` the
+    same peer's record on the next smaller graph, whose setting tells where to begin.
     """
     config = {**case.config, "solver": solver, "threads": worker.threads}
     record = lookup(folder, KIND, config, case.seed)

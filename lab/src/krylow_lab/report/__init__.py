@@ -12,26 +12,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from krylow._checks import InputError
-from krylow._files import write_whole
+from krylow.io.atomic import write_whole
 
 __all__ = ["write_report"]
 
 
 def write_report(records: Iterable[str | os.PathLike[str]], path: str | os.PathLike[str]) -> Path:
-    """Write the page of some records, whole or not at all.
+    """Write the page of some records to ``path``, whole or not at all, and return that.
 
-    Parameters
-    ----------
-    records
-        Files and folders of records; folders are searched with all they contain. Of records with the same kind,
-        configuration and seed the newest is taken.
-    path
-        The page to write, in a folder that exists.
-
-    Returns
-    -------
-    Path
-        ``path``.
+    Folders of records are searched with all they contain. Of records with the same kind, configuration and seed the
+    newest is taken.
     """
     path = Path(path)
     if not path.parent.is_dir():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from krylow_lab.report.sources import Source
@@ -28,17 +28,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose first column names the rows.
-
-    Attributes
-    ----------
-    head
-        The names of the columns.
-    rows
-        One tuple a row, of texts or cells.
-    caption
-        What it shows.
-    """
+    """A table whose first column names the rows."""
 
     kind: ClassVar[str] = "table"
     head: Sequence[str]
@@ -48,37 +38,19 @@ class Table:
 
 @dataclass(frozen=True)
 class Variant:
-    """One state of a chart.
+    """One state of a chart: what is chosen for it to be shown, and the plotly figure as plain JSON values."""
 
-    Attributes
-    ----------
-    choice
-        What is chosen for it to be shown: choice name -> option, such as ``{"data": "sbm", "K": "6"}``.
-    figure
-        The plotly figure as plain JSON values, with ``data`` and ``layout``.
-    """
-
-    choice: dict[str, str]
-    figure: dict[str, Any]
+    choice: dict[str, str]  # such as {"data": "sbm", "K": "6"}
+    figure: dict[str, Any]  # data and layout
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A plotly chart. Of several variants a reader chooses one; charts that offer the same choice change together.
-
-    Attributes
-    ----------
-    name
-        Its identifier on the page.
-    variants
-        At least one; the first is shown at first.
-    caption
-        What it shows and how to read it.
-    """
+    """A plotly chart. Of several variants a reader chooses one; charts that offer the same choice change together."""
 
     kind: ClassVar[str] = "chart"
-    name: str
-    variants: Sequence[Variant]
+    name: str  # its identifier on the page
+    variants: Sequence[Variant]  # at least one; the first is shown at first
     caption: str = ""
 
     @property
@@ -109,24 +81,12 @@ Block = Text | Table | Chart | Row | Fold
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with a heading.
+    """A part of the page with a heading."""
 
-    Attributes
-    ----------
-    name
-        Its identifier on the page.
-    title
-        Its heading.
-    blocks
-        What is in it.
-    sources
-        The records it is made of: its footnotes.
-    """
-
-    name: str
+    name: str  # its identifier on the page
     title: str
     blocks: Sequence[Block]
-    sources: Sequence[Source] = field(default_factory=tuple)
+    sources: Sequence[Source] = ()  # the records it is made of: its footnotes
 
 
 @dataclass(frozen=True)

@@ -34,20 +34,8 @@ def figure(
 ) -> dict[str, Any]:
     """Return a chart in the page's style as plain JSON values.
 
-    Parameters
-    ----------
-    traces
-        Plotly's.
-    x, y
-        The axes' titles.
-    log
-        The axes that are logarithmic: "", "x", "y" or "xy".
-    height
-        In pixels, on a wide screen.
-    y_range
-        Ends of the vertical axis.
-    layout
-        Anything else of plotly's layout.
+    ``x`` and ``y`` are the axes' titles, ``log`` names those that are logarithmic, ``layout`` is anything else of
+    plotly's.
     """
     axis: dict[str, Any] = {"gridcolor": LINE, "zeroline": False, "linecolor": QUIET, "ticks": "outside"}
     axis |= {"tickcolor": LINE, "automargin": True, "tickfont": {"size": 12}}
@@ -71,6 +59,13 @@ def figure(
         "yaxis": yaxis,
     }
     return plain(go.Figure(list(traces), layout=_merged(style, layout)))
+
+
+def curve(name: str, x: Sequence[Any], y: Sequence[Any], color: str, hover: str, **more: Any) -> go.Scatter:
+    """Return a line with markers, known by its name; ``hover`` is what a point says, ``more`` is plotly's."""
+    style: dict[str, Any] = {"uid": name, "mode": "lines+markers", "hovertemplate": f"{hover}<extra></extra>"}
+    style |= {"line": {"color": color, "width": 2}, "marker": {"size": 7, "color": color}}
+    return go.Scatter(name=name, x=list(x), y=list(y), **_merged(style, more))
 
 
 def ticks(values: Iterable[float], unit: str = "") -> dict[str, Any]:

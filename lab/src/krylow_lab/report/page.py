@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 import krylow
 from krylow._checks import InputError
-from krylow_lab import surroundings
+from krylow_lab import provenance
 from krylow_lab.report.blocks import Missing, Section, charts
 from krylow_lab.report.sections import SECTIONS
 from krylow_lab.report.sources import Source
@@ -34,7 +34,7 @@ def render(sources: Sequence[Source]) -> str:
         loader=jinja2.PackageLoader("krylow_lab.report", "."), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    commit, dirty = surroundings.code()
+    commit, dirty = provenance.code()
     return environment.get_template("template.html").render(
         sections=sections,
         missing=[part for part in parts if isinstance(part, Missing)],

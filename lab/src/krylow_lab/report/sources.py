@@ -14,18 +14,10 @@ from krylow_lab.records import Record, find
 
 @dataclass(frozen=True)
 class Source:
-    """A record and where it was found.
-
-    Attributes
-    ----------
-    record
-        The record.
-    name
-        Its file, relative to the working folder or, outside of that, with its folder alone.
-    """
+    """A record and where it was found."""
 
     record: Record
-    name: str
+    name: str  # its file, relative to the working folder or, outside of that, with its folder alone
 
     @property
     def config(self) -> dict[str, Any]:

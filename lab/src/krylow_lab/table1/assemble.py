@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from krylow._checks import InputError
-from krylow.extract import ritz
+from krylow.krylov.ritz import ritz
 from krylow.metrics import subspace_error
 from krylow.nn.probes import InversePolynomialProbe
 from krylow.nn.unrolled import UnrolledLanczos
@@ -39,7 +39,7 @@ def assemble(folder: str | Path, cells: str | Path, data: str, k: int, seeds: Se
         raise InputError(f"{cells} holds no trained cells of {data!r}, k = {k}, grid {grid.name!r}: train them first.")
     task = load_task(data, tuple(seeds), dense=True)
     rows = [_row("2", "standard Lanczos, random start", classical.standard(task, k))]
-    rows += _learned(found, task, k) + learned_steps(found, task, grid)
+    rows += _learned(found, task) + learned_steps(found, task, grid)
     literal = [row["products"] for row in rows if row["row"] == "6" and row.get("form") == "literal"]
     budgets = [multiple * k for multiple in BUDGETS] + [min(p) for p in literal]
     for products in budgets:
@@ -62,36 +62,37 @@ def assemble(folder: str | Path, cells: str | Path, data: str, k: int, seeds: Se
     return record
 
 
-def _learned(cells: Sequence[Record], task: Task, k: int) -> list[dict[str, Any]]:
+def _learned(cells: Sequence[Record], task: Task) -> list[dict[str, Any]]:
     """Return the trained rows, each seed's member chosen on its own validation graphs."""
     rows = []
     for form in FORMS:
         probes = [c for c in cells if c.config["net"] == "probe" and c.config["form"] == form]
-        rows.append(_chosen("3", f"untrained probe, {form}", probes, task, trains="probe", untrained=True, form=form))
-        for loss in ("subspace", "theory"):
+        members = _members(probes, "probe")
+        rows.append(_chosen("3", f"untrained probe, {form}", members, task, untrained=True, form=form))
+        for loss, number in (("subspace", "7"), ("theory", "6")):
             part = [c for c in probes if c.config["loss"] == loss]
-            rows.append(_chosen("4", f"learned probe ({loss}), {form}", part, task, trains="probe", form=form))
-            number = "7" if loss == "subspace" else "6"
-            rows.append(_chosen(number, f"full network ({loss}), {form}", part, task, trains="all", form=form))
+            rows.append(_chosen("4", f"learned probe ({loss}), {form}", _members(part, "probe"), task, form=form))
+            rows.append(_chosen(number, f"full network ({loss}), {form}", _members(part, "all"), task, form=form))
     for loss in ("subspace", "theory"):
         part = [c for c in cells if c.config["net"] == "gammas" and c.config["loss"] == loss]
-        rows.append(_chosen("5", f"gammas only ({loss})", part, task, trains="all"))
-    for multiple in BUDGETS:
-        part = [c for c in cells if c.config["net"] == "roots" and c.config["products"] == multiple * k]
-        rows.append(_chosen("12", "root probe", part, task, trains="probe", budget=multiple * k))
+        rows.append(_chosen("5", f"gammas only ({loss})", _members(part, "all"), task))
+    for budget in sorted({c.config["products"] for c in cells if c.config["net"] == "roots"}):
+        part = [c for c in cells if c.config["net"] == "roots" and c.config["products"] == budget]
+        members = _members(part, "probe")
+        rows.append(_chosen("12", "root probe", members, task, budget=budget))
         name = "root probe, untrained (Chebyshev roots)"
-        rows.append(_chosen("12", name, part, task, trains="probe", budget=multiple * k, untrained=True))
+        rows.append(_chosen("12", name, members, task, budget=budget, untrained=True))
     return [row for row in rows if row is not None]
 
 
 def learned_steps(cells: Iterable[Record], task: Task, grid: Grid) -> list[dict[str, Any]]:
     """Return the rows of the probe with learned steps: untrained, at the paper's learning rates, and at all of them."""
     part = [c for c in cells if c.config["net"] == "learned_cg"]
-    name = "learned steps"
+    every, paper = _members(part, "all"), _members(part, "all", grid.lrs)
     found = [
-        _chosen("13", f"{name}, untrained", part, task, trains="all", untrained=True),
-        _chosen("13", f"{name} (theory), the paper's learning rates", part, task, trains="all", lrs=grid.lrs),
-        _chosen("13", f"{name} (theory), learning rates to {max(grid.learned_lrs):g}", part, task, trains="all"),
+        _chosen("13", "learned steps, untrained", every, task, untrained=True),
+        _chosen("13", "learned steps (theory), the paper's learning rates", paper, task),
+        _chosen("13", f"learned steps (theory), learning rates to {max(grid.learned_lrs):g}", every, task),
     ]
     return [row for row in found if row is not None]
 
@@ -116,22 +117,27 @@ def extend(folder: str | Path, cells: str | Path, data: str, k: int, seeds: Sequ
     return extended
 
 
+Member = tuple[dict[str, Any], Record]
+
+
+def _members(cells: Iterable[Record], trains: str, lrs: Sequence[float] | None = None) -> list[Member]:
+    """Return the members of some cells that train these parameters, at these learning rates, each with its cell."""
+    found = ((m, cell) for cell in cells for m in cell.results["members"] if m["trains"] == trains)
+    return [(m, cell) for m, cell in found if lrs is None or m["lr"] in lrs]
+
+
 def _chosen(
     number: str,
     name: str,
-    cells: Iterable[Record],
+    members: Sequence[Member],
     task: Task,
     *,
-    trains: str,
     untrained: bool = False,
     form: str | None = None,
     budget: int | None = None,
-    lrs: Sequence[float] | None = None,
 ) -> dict[str, Any] | None:
     """Return a row of each seed's best member on validation, or None where nothing of the kind was trained."""
     key = "untrained_validation" if untrained else "validation"
-    members = [(m, cell) for cell in cells for m in cell.results["members"] if m["trains"] == trains]
-    members = [(m, cell) for m, cell in members if lrs is None or m["lr"] in lrs]
     best = []
     for origin in range(len(task.seeds)):
         own = [(m, cell) for m, cell in members if m["origin"] == origin]
@@ -184,7 +190,7 @@ def _solved_error(member: dict[str, Any], cell: Record, task: Task, steps: int, 
     z = spectra.rotate(task.draw("test", 1)[0, origin])
     probe = probe_of(config, task.n)
     assert isinstance(probe, InversePolynomialProbe)
-    net = UnrolledLanczos(config["k"], 2 * config["k"], probe, init=0.0).double()
+    net = UnrolledLanczos(config["k"], 2 * config["k"], probe, init=0.0, literal=True).double()
     if not untrained:
         net.load_state_dict({name: torch.tensor(p, dtype=torch.float64) for name, p in member["parameters"].items()})
     if steps:

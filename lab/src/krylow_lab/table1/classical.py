@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from krylow.extract import ritz
+from krylow.krylov.chebyshev import chebyshev_filter
+from krylow.krylov.lanczos import lanczos
+from krylow.krylov.pairs import rotate
+from krylow.krylov.ritz import ritz
 from krylow.metrics import krylov_ceiling, subspace_error
 from krylow.operators import Operator
-from krylow.refine.chebyshev import chebyshev_filter
-from krylow.refine.lanczos import lanczos
-from krylow.refine.ritz import rotate
-from krylow.refine.thick_restart import thick_restart
+from krylow.solvers.thick_restart import thick_restart
+from krylow.training import generator
 from krylow_lab.table1.plan import TEST_DRAWS
-from krylow_lab.training.seeds import generator
 from krylow_lab.training.spectra import Spectra, Task
 
 #: Lower ends of the interval that a Chebyshev filter damps, in units of tr(L) / n.

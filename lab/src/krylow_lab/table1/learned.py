@@ -18,12 +18,12 @@ from krylow.data import load_family
 from krylow.nn.probes import GaussianProbe, InversePolynomialProbe, Probe
 from krylow.nn.root_probe import RootProbe
 from krylow.nn.unrolled import UnrolledLanczos
+from krylow.training import Recipe
 from krylow_lab.records import Record, lookup, record_name
 from krylow_lab.table1.plan import INIT, TEST_DRAWS
-from krylow_lab.training.eigenbasis import to_eigenbasis
 from krylow_lab.training.fit import Fitted, evaluate, fit
-from krylow_lab.training.loop import Recipe
 from krylow_lab.training.population import Population
+from krylow_lab.training.probe import to_eigenbasis
 from krylow_lab.training.spectra import Task
 
 KIND = "table1-cell"
@@ -45,20 +45,15 @@ def probe_of(config: dict[str, Any], n: int) -> Probe:
     if config["net"] == "gammas":
         return GaussianProbe()
     if config["net"] == "learned_cg":
-        return learned_cg_probe(config)
+        probe = InversePolynomialProbe(config["degree"], config["power"], config["cg_steps"], "learned_cg")
+        if "first" in config:  # the first unconstrained value of the steps
+            with torch.no_grad():
+                probe.step.fill_(config["first"])
+                probe.momentum.fill_(config["first"])
+        return probe
     form = config["form"]
     solver, steps = ("krylov", n) if form == "converged" else ("cg", config["cg_steps"])
     return InversePolynomialProbe(config["degree"], config["power"], steps, solver, scaled=form == "scaled")
-
-
-def learned_cg_probe(config: dict[str, Any]) -> InversePolynomialProbe:
-    """Return the untrained probe with learned steps; ``config["first"]`` is their first unconstrained value."""
-    probe = InversePolynomialProbe(config["degree"], config["power"], config["cg_steps"], "learned_cg")
-    if "first" in config:
-        with torch.no_grad():
-            probe.step.fill_(config["first"])
-            probe.momentum.fill_(config["first"])
-    return probe
 
 
 def run_cell(config: dict[str, Any], folder: str | Path) -> Record:
@@ -66,7 +61,6 @@ def run_cell(config: dict[str, Any], folder: str | Path) -> Record:
 
     An interrupted training goes on from its last epoch.
     """
-    config = {key: list(value) if isinstance(value, tuple) else value for key, value in config.items()}
     known = lookup(folder, KIND, config, None)
     if known is not None:
         return known
@@ -88,7 +82,7 @@ def run_cell(config: dict[str, Any], folder: str | Path) -> Record:
         every=5,
     )
     results = {"members": _results(fitted, nets, measured, members, recipe.patience)}
-    products = fitted.population.products(task.test[fitted.members.origin][:, :1])
+    products = fitted.population.products(task.test[fitted.origin][:, :1])
     record = Record.create(
         KIND,
         config,
@@ -125,14 +119,14 @@ def population(config: dict[str, Any], task: Task) -> tuple[list[UnrolledLanczos
         return nets, members
     if config["net"] == "learned_cg":
         for lr, origin in itertools.product(config["lrs"], seeds):
-            nets.append(UnrolledLanczos(k, 2 * k, probe_of(config, task.n), gammas="sigmoid").double())
+            nets.append(UnrolledLanczos(k, 2 * k, probe_of(config, task.n), gammas="sigmoid", literal=True).double())
             members.append({"origin": origin, "lr": lr, "weight": 1.0, "trains": "all"})
         return nets, members
     for trains, lr, weight, origin in itertools.product(("probe", "all"), config["lrs"], config["weights"], seeds):
         if trains == "probe" and (config["net"] == "gammas" or (len(config["weights"]) > 1 and weight != 0.1)):
             continue  # nothing to train, or one lambda of many: with the gammas at 1 they hardly differ
         init = INIT if trains == "all" else 0.0  # from exactly 0 the gammas stay at 1
-        nets.append(UnrolledLanczos(k, 2 * k, probe_of(config, task.n), init=init).double())
+        nets.append(UnrolledLanczos(k, 2 * k, probe_of(config, task.n), init=init, literal=True).double())
         members.append({"origin": origin, "lr": lr, "weight": weight, "trains": trains})
     return nets, members
 
@@ -157,7 +151,7 @@ def root_starts(task: Task, k: int, count: int, origin: int) -> list[tuple[float
 def _results(
     fitted: Fitted, nets: Sequence[UnrolledLanczos], task: Task, members: Sequence[dict[str, Any]], patience: int
 ) -> list[dict[str, Any]]:
-    origin = fitted.members.origin
+    origin = fitted.origin
     first, place = _untrained(nets, members)
     begun = origin[first]
     start = Population([to_eigenbasis(nets[i]) for i in first])

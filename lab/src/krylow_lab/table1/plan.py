@@ -35,33 +35,16 @@ FORMS = ("literal", "converged", "scaled")
 
 @dataclass(frozen=True)
 class Grid:
-    """The settings that are tried.
-
-    Attributes
-    ----------
-    name
-        "reduced" or "full".
-    probes
-        Triples (power p, conjugate-gradient steps, degree T), for each form.
-    lrs, weights
-        Learning rates, and the lambdas of J_theory.
-    root_lrs
-        Learning rates of the root probe.
-    epochs
-        Of every training.
-    learned, learned_lrs
-        Triples (p, steps, T) of the probe with learned steps of conjugate gradients, and its learning rates: those of
-        the paper, and a larger one.
-    """
+    """The settings that are tried; a probe's are triples (power p, conjugate-gradient steps, degree T)."""
 
     name: str
-    probes: dict[str, tuple[tuple[int, int, int], ...]]
+    probes: dict[str, tuple[tuple[int, int, int], ...]]  # for each form
     lrs: tuple[float, ...]
-    weights: tuple[float, ...]
+    weights: tuple[float, ...]  # the lambdas of J_theory
     root_lrs: tuple[float, ...]
     epochs: int
-    learned: tuple[tuple[int, int, int], ...] = ((6, 10, 7),)
-    learned_lrs: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
+    learned: tuple[tuple[int, int, int], ...] = ((6, 10, 7),)  # of the probe with learned steps
+    learned_lrs: tuple[float, ...] = (1e-3, 3e-3, 1e-2)  # those of the paper, and a larger one
 
 
 def _paper_grid() -> dict[str, tuple[tuple[int, int, int], ...]]:

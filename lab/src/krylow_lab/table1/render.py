@@ -33,11 +33,11 @@ def lines(record: Record) -> list[dict[str, str]]:
         name = row["name"]
         for form in FORMS:
             name = re.sub(f", {form}$", f", {FORM_NAMES[form]}", name)
-        out.append(_line(row["row"], name, _error(row["mean"], row["std"]), _span(row["products"]), row["vectors"]))
+        out.append(_line(row["row"], name, _error(row["mean"], row["std"]), span(row["products"]), row["vectors"]))
     for row in rows:
         if row["row"] in ("6", "7"):
             name = f"Krylov ceiling of row {row['row']}, {FORM_NAMES[row['form']]}"
-            out.append(_line("8", name, f"{row['ceiling']:.3f}", _span(row["products"]), row["vectors"]))
+            out.append(_line("8", name, f"{row['ceiling']:.3f}", span(row["products"]), row["vectors"]))
     out.sort(key=lambda line: int(line["row"]))
     return out
 
@@ -51,7 +51,8 @@ def _error(mean: float, std: float) -> str:
     return f"{mean:.{places}f} ± {std:.{places}f}"
 
 
-def _span(products: Sequence[int]) -> str:
+def span(products: Sequence[int]) -> str:
+    """Return the products of all seeds as text: one number where they agree."""
     low, high = min(products), max(products)
     return str(low) if low == high else f"{low}-{high}"
 

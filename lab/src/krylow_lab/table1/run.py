@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from krylow import _checks
-from krylow_lab.parallel import parallel
+from krylow_lab.parallel import Report, parallel
 from krylow_lab.records import Record, lookup
 from krylow_lab.table1.assemble import assemble
 from krylow_lab.table1.learned import KIND, load_task, run_cell
 from krylow_lab.table1.plan import Grid, cells, check
-
-Report = Callable[[int, int, str], None]
 
 
 def reproduce(
@@ -31,21 +29,10 @@ def reproduce(
 ) -> list[Record]:
     """Measure the table and return its columns.
 
-    Parameters
-    ----------
-    out
-        Folder of the columns' records; the trained cells go to its sub-folder ``cells``. What is there is not done
-        again.
-    data, ks, seeds
-        Families, numbers of kept frequencies, and how many seeds, counted from ``seed_base``.
-    grid
-        What is tried.
-    workers
-        Processes that train cells at the same time, one thread each. None: one a core.
-    report
-        Called with the cells done, the cells in all and what the last one was.
-    seed_base
-        The first seed: another one means other graphs, other splits and other random vectors.
+    Records of the columns go to ``out``, trained cells to its sub-folder ``cells``; what is there is not done again.
+    Cells are trained by as many ``workers`` at a time, one thread each (None: one a core), and ``report`` is called
+    with the cells done, the cells in all and what the last one was. Another ``seed_base`` means other graphs, splits
+    and random vectors.
     """
     seed_base = _checks.count(seed_base, "seed_base", 0)
     chosen = range(seed_base, seed_base + seeds)
@@ -54,7 +41,7 @@ def reproduce(
     folder = Path(out) / "cells"
     folder.mkdir(parents=True, exist_ok=True)
     todo = [cell for name in data for k in ks for cell in cells(name, k, chosen, grid)]
-    missing = [cell for cell in todo if lookup(folder, KIND, _plain(cell), None) is None]
+    missing = [cell for cell in todo if lookup(folder, KIND, cell, None) is None]
     done = len(todo) - len(missing)
     tell = report or (lambda done, total, what: None)
     tell(done, len(todo), "found")
@@ -67,10 +54,6 @@ def reproduce(
     jobs = [functools.partial(assemble, out, folder, name, k, chosen, grid) for name, k in columns]
     found = dict(parallel(jobs, workers))
     return [found[i] for i in range(len(columns))]
-
-
-def _plain(cell: dict[str, Any]) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in cell.items()}
 
 
 def _name(cell: dict[str, Any]) -> str:

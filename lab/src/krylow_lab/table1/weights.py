@@ -44,7 +44,7 @@ def network(record: Record) -> tuple[UnrolledLanczos, dict[str, Any]]:
     seed = _best(row)
     settings, k = row["settings"][seed], record.config["k"]
     probe = InversePolynomialProbe(settings["degree"], settings["power"], settings["cg_steps"], "cg", scaled=False)
-    net = UnrolledLanczos(k, 2 * k, probe).double()
+    net = UnrolledLanczos(k, 2 * k, probe, literal=True).double()
     parameters = {name: torch.tensor(p, dtype=torch.float64) for name, p in row["parameters"][seed].items()}
     net.load_state_dict(parameters)
     return net, {**_card(record, row, seed), "krylov_ceiling_all_seeds": row["ceiling"]}

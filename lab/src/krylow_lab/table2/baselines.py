@@ -47,8 +47,6 @@ def overlap_counts(pairs: Pairs) -> Tensor:
     Different tokens of the first part, of the second, of both, and the last as a share of each. Special tokens do not
     count.
 
-    Examples
-    --------
     Three words and two, of which one is shared:
 
     >>> tokens = torch.tensor([[1, 5, 6, 7, 2, 7, 9, 2]])

@@ -21,20 +21,10 @@ def paired(ours: np.ndarray, theirs: np.ndarray) -> dict[str, Any]:
     - *bootstrap*: over sentences, of the difference of mean accuracies, with seeds averaged first.
     - *McNemar*: exact, on the answers of the seeds' majority vote.
 
-    Parameters
-    ----------
-    ours, theirs
-        ``(seeds, sentences)`` booleans, True where the answer was right.
+    Both are ``(seeds, sentences)`` booleans. ``difference`` is ours minus theirs in points of accuracy,
+    ``bootstrap_95`` the interval's ends, ``bootstrap_p`` two-sided, ``mcnemar`` the
+    sentences only ours and only theirs has right.
 
-    Returns
-    -------
-    dict
-        ``difference`` (ours minus theirs, points of accuracy), ``per_seed``, ``seeds_p``, ``bootstrap_95`` (the
-        interval's ends), ``bootstrap_p`` (two-sided), ``mcnemar`` (sentences only ours and
-        only theirs has right) and ``mcnemar_p``.
-
-    Examples
-    --------
     >>> right = np.array([[True, True, False, True]] * 2)
     >>> paired(right, right)["difference"]
     0.0

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from krylow._checks import InputError
+from krylow.training import generator
 from krylow_lab.table2.plan import MAX_TOKENS, VALIDATION
 from krylow_lab.text.glue import NAMES, glue
 from krylow_lab.text.pairs import Pairs, token_pairs
 from krylow_lab.text.tokens import cached_wordpiece, encode_pairs
-from krylow_lab.training.seeds import generator
 
 #: Pairs of the synthetic task, to train and to report on.
 SYNTHETIC_SIZES = (3072, 1024)
@@ -22,25 +22,13 @@ SYNTHETIC_SIZES = (3072, 1024)
 
 @dataclass(frozen=True)
 class Corpus:
-    """A data set as tokens, before it is split by a seed.
-
-    Attributes
-    ----------
-    train, dev
-        The training split, and the one that is reported on and never chosen on.
-    max_tokens
-        Longest sequence.
-    source
-        What was read, in words.
-    tokenizer
-        The vocabulary's file; None for the synthetic task.
-    """
+    """A data set as tokens, before it is split by a seed."""
 
     train: Pairs
-    dev: Pairs
+    dev: Pairs  # reported on, never chosen on
     max_tokens: int
-    source: str
-    tokenizer: Path | None
+    source: str  # what was read, in words
+    tokenizer: Path | None  # the vocabulary's file; None for the synthetic task
 
     def split(self, seed: int) -> tuple[Pairs, Pairs]:
         """Return what a seed fits on and what it chooses on, both parts of the training split."""
@@ -72,14 +60,10 @@ def _load(name: str, folder: Path, options: tuple[tuple[str, Any], ...]) -> Corp
 
 
 def load_corpus(data: dict[str, Any], folder: str | Path) -> Corpus:
-    """Return the corpus of a cell's ``data``: {"name": ...} with options.
+    """Return the corpus of a cell's ``data``; a vocabulary is kept in the run's folder.
 
-    Parameters
-    ----------
-    data
-        "mrpc" or "qnli" with ``limit`` (rows of each split), or "synthetic" with ``lengths``, ``changed``, ``words``.
-    folder
-        The run's, where a vocabulary is kept.
+    That is ``{"name": ...}`` with options: ``limit`` (rows of each split) for "mrpc" and "qnli"; ``lengths``,
+    ``changed`` and ``words`` for "synthetic".
     """
     options = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key != "name"}
     return _load(data["name"], Path(folder), tuple(sorted(options.items())))

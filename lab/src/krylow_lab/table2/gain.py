@@ -10,8 +10,6 @@ and ``operators``, what :func:`operators` says of each data set at hand.
 
 from __future__ import annotations
 
-import functools
-import os
 import statistics
 import time
 from collections.abc import Iterator
@@ -24,17 +22,17 @@ import torch
 
 from krylow.nn.graph_learning import GraphLearning
 from krylow.nn.token_filters import Band, Relaxation, exact_filter, kernel_filter, krylov_filter
-from krylow_lab.parallel import parallel
+from krylow.training import generator
+from krylow_lab.markdown import table
+from krylow_lab.parallel import Report
 from krylow_lab.records import Record
 from krylow_lab.table2.compare import paired
 from krylow_lab.table2.corpus import load_corpus
 from krylow_lab.table2.plan import IN_A_BASIS, ON_A_GRAPH, ROWS, candidates
 from krylow_lab.table2.plan import QUICK as ONE_RECIPE
-from krylow_lab.table2.run import Report
+from krylow_lab.table2.run import train
 from krylow_lab.table2.search import Cell
-from krylow_lab.table2.train import run_cell
 from krylow_lab.text.glue import find_glue
-from krylow_lab.training.seeds import generator
 
 KIND = "table2-gain"
 COMPARED = ("unrolled", "lanczos", "exact", "kernel")
@@ -103,15 +101,12 @@ def measure(out: str | Path, seeds: int, *, workers: int | None = None, report: 
     """Train what is missing, compare, and write the record into ``out``: see :func:`.run.reproduce`."""
     folder = Path(out)
     wanted: list[Cell] = []
-    everything = list(cells(seeds))
-    for _, _, cell in everything:
+    for _, _, cell in cells(seeds):
         if cell not in wanted and cell.record(folder) is None:
             wanted.append(cell)
     tell = report or (lambda done, total, what: None)
     tell(0, len(wanted), "training")
-    jobs = [functools.partial(run_cell, cell.data, cell.setting, cell.seed, folder) for cell in wanted]
-    for done, (number, _) in enumerate(parallel(jobs, workers or os.cpu_count() or 1), 1):
-        tell(done, len(wanted), f"{wanted[number].setting['row']} seed {wanted[number].seed}")
+    train(wanted, folder, workers, tell)
     return assemble(folder, seeds)
 
 
@@ -197,39 +192,34 @@ def _compared(rows: dict[str, list[Record]], folder: Path) -> dict[str, Any]:
 def render_markdown(record: Record) -> str:
     """Return one Markdown table: a line a case, a column a row of the comparison, and the two differences asked for."""
     head = ["setting", *(ROWS[row] for row in COMPARED), "exact minus graph alone", "learned gammas minus gamma = 1"]
-    text = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
+    body = []
     for case in record.results["cases"]:
         name = case["case"] if case["value"] is None else f"{case['case']}: {UNITS[case['case']].format(case['value'])}"
         rows = {row["row"]: f"{row['accuracy']:.1f} ± {row['accuracy_std']:.1f}" for row in case["rows"]}
         tests = {(test["row"], test["against"]): test for test in case["paired"]}
         differences = [_interval(tests.get(pair)) for pair in (("exact", "kernel"), ("unrolled", "lanczos"))]
-        text.append("| " + " | ".join([name, *(rows.get(row, "") for row in COMPARED), *differences]) + " |")
+        body.append([name, *(rows.get(row, "") for row in COMPARED), *differences])
     seeds = len(record.config["seeds"])
     about = f"Accuracy, mean and standard deviation of {seeds} seeds; differences with the 95 % interval of a paired "
-    return "\n".join([*text, "", f"{about}bootstrap over sentences. Record: `{record.file_name}`."])
+    return "\n".join([*table(head, body), "", f"{about}bootstrap over sentences. Record: `{record.file_name}`."])
 
 
 def render_operators(record: Record) -> str:
     """Return the comparison of operators as one Markdown table."""
-    head = [
-        "data",
-        "distance at the start",
-        "kept frequencies",
-        "$D^{-1} W$",
-        "Lanczos, m = 20",
-        "unrolled, first gammas",
-        "Lanczos, equal tokens not merged",
-        "unrolled, not merged",
-        "no mixing",
-    ]
-    columns = ("graph_alone", "lanczos", "unrolled", "lanczos_not_merged", "unrolled_not_merged", "nothing")
-    text = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
-    for name, table in record.results["operators"].items():
-        for line in table:
+    columns = {
+        "graph_alone": "$D^{-1} W$",
+        "lanczos": "Lanczos, m = 20",
+        "unrolled": "unrolled, first gammas",
+        "lanczos_not_merged": "Lanczos, equal tokens not merged",
+        "unrolled_not_merged": "unrolled, not merged",
+        "nothing": "no mixing",
+    }
+    body = []
+    for name, compared in record.results["operators"].items():
+        for line in compared:
             kept = f"{line['kept']:.1f} of {line['tokens']:.1f}"
-            parts = [f"{line[key]:.3f}" for key in columns]
-            text.append("| " + " | ".join([name, f"{line['distance']:g}", kept, *parts]) + " |")
-    return "\n".join(text)
+            body.append([name, f"{line['distance']:g}", kept, *(f"{line[key]:.3f}" for key in columns)])
+    return "\n".join(table(["data", "distance at the start", "kept frequencies", *columns.values()], body))
 
 
 def _interval(test: dict[str, Any] | None) -> str:

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from krylow.nn.attention import LowPassAttention
 from krylow.nn.probes import InversePolynomialProbe
 from krylow.nn.transformer import NoMixing, PairClassifier, SelfAttention, TransformerBlock
+from krylow.training import generator
 from krylow_lab.table2.corpus import Corpus
 from krylow_lab.table2.plan import BLOCK
 from krylow_lab.text.tokens import cached_wordpiece, glove_embedding
-from krylow_lab.training.seeds import generator
 
 
 def build(setting: dict[str, Any], corpus: Corpus, seed: int) -> PairClassifier:

@@ -62,27 +62,16 @@ class Rung:
 class Protocol:
     """How a table is made.
 
-    Attributes
-    ----------
-    name
-        "A", the paper's, "B", tuned, "R", one recipe for every row and two epochs, "L", tuned as B with the filter as
-        the paper writes it, or "quick".
-    rows
-        The trained rows.
-    rungs
-        What is trained to choose a setting: after each the best mean validation accuracy goes on, and the best of the
-        last is trained with every seed.
-    long_rungs
-        The same where the training split is long.
-    draws
-        Candidates a row, in protocol B.
+    "A" is the paper's protocol, "B" is tuned, "R" is one recipe for every row and two epochs, "L" is tuned as B with
+    the filter as the paper writes it; "quick" is a look. After each rung the best mean validation accuracies go on,
+    and the best of the last is trained with every seed.
     """
 
     name: str
     rows: tuple[str, ...]
     rungs: tuple[Rung, ...]
-    long_rungs: tuple[Rung, ...] = ()
-    draws: int = 1
+    long_rungs: tuple[Rung, ...] = ()  # where the training split is long
+    draws: int = 1  # candidates a row, in protocol B
 
     def rungs_of(self, data: str) -> tuple[Rung, ...]:
         """Return the rungs for a data set."""
@@ -103,15 +92,7 @@ QUICK = Protocol("quick", PROTOCOL_B.rows, ())
 
 
 def candidates(protocol: Protocol, row: str, data: str, *, vectors: bool = False) -> list[dict[str, Any]]:
-    """Return the settings that are tried for a row.
-
-    Parameters
-    ----------
-    protocol, row, data
-        Which.
-    vectors
-        Whether pretrained word vectors are among what protocol B draws from.
-    """
+    """Return the settings that are tried for a row; ``vectors``: protocol B may draw pretrained word vectors."""
     if protocol.name == "A":
         return _as_the_paper(row)
     if protocol.name in ("quick", "R"):

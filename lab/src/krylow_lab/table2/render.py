@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from krylow_lab.markdown import table
 from krylow_lab.records import Record
 from krylow_lab.table2.plan import DATA, PAPER, ROWS
 
@@ -61,12 +62,12 @@ def rich_table(record: Record) -> Table:
     """Return one table for the terminal."""
     from rich.table import Table
 
-    table = Table(title=heading(record), title_justify="left", title_style="bold")
+    shown = Table(title=heading(record), title_justify="left", title_style="bold")
     for name in lines(record)[0]:
-        table.add_column(name, justify="left" if name == "method" else "right")
+        shown.add_column(name, justify="left" if name == "method" else "right")
     for row, line in zip(record.results["rows"], lines(record), strict=True):
-        table.add_row(*line.values(), style="green" if row["row"] == "unrolled" else None)
-    return table
+        shown.add_row(*line.values(), style="green" if row["row"] == "unrolled" else None)
+    return shown
 
 
 def notes(record: Record) -> list[str]:
@@ -89,10 +90,8 @@ def render_markdown(records: Iterable[Record]) -> str:
     blocks = []
     for record in ordered(records):
         shown = lines(record)
-        names = list(shown[0])
-        body = ["| " + " | ".join(line.values()) + " |" for line in shown]
-        text = [f"**{heading(record)}**", "", "| " + " | ".join(names) + " |", "| --- |" + " ---: |" * (len(names) - 1)]
-        text += [*body, "", *(f"- {note}" for note in notes(record)), f"- Record: `{record.file_name}`"]
+        text = [f"**{heading(record)}**", "", *table(list(shown[0]), [list(line.values()) for line in shown])]
+        text += ["", *(f"- {note}" for note in notes(record)), f"- Record: `{record.file_name}`"]
         blocks.append("\n".join(text))
     return "\n\n".join(blocks) + "\n"
 
@@ -114,15 +113,15 @@ def render_side_by_side(records: Iterable[Record]) -> str:
         )
     papers = list(dict.fromkeys(r.config["data"]["name"] for r in columns if r.config["data"]["name"] in PAPER))
     head = ["accuracy / F1", *(f"*the paper, {name.upper()}*" for name in papers), *titles]
-    text = ["| " + " | ".join(head) + " |", "| --- |" + " --- |" * (len(head) - 1)]
+    body = []
     for row, name in ROWS.items():
         cells = [_scores(record, row) for record in columns]
         if not any(cells):
             continue
         figures = (PAPER[data].get(row) for data in papers)
         theirs = [f"*{f[0]:.1f} / {f[1]:.1f}*" if f else "" for f in figures]
-        text.append("| " + " | ".join([name, *theirs, *cells]) + " |")
-    return "\n".join(text)
+        body.append([name, *theirs, *cells])
+    return "\n".join(table(head, body, "---"))
 
 
 def _scores(record: Record, row: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from krylow import _checks
-from krylow_lab.parallel import parallel
+from krylow_lab.parallel import Report, parallel
 from krylow_lab.records import Record
 from krylow_lab.table2.assemble import assemble
 from krylow_lab.table2.corpus import load_corpus
@@ -17,8 +17,6 @@ from krylow_lab.table2.plan import Protocol
 from krylow_lab.table2.search import Cell, search
 from krylow_lab.table2.train import run_cell
 from krylow_lab.text.tokens import has_glove
-
-Report = Callable[[int, int, str], None]
 
 
 def reproduce(
@@ -31,19 +29,9 @@ def reproduce(
 ) -> list[Record]:
     """Measure tables and return their records.
 
-    Parameters
-    ----------
-    out
-        Folder of the records; trained cells go to its sub-folder ``cells``, logs to ``logs``, vocabularies beside them.
-        What is there is not done again.
-    tables
-        Pairs of data, as :func:`krylow_lab.table2.corpus.load_corpus` takes it, and protocol.
-    seeds
-        How many, counted from 0.
-    workers
-        Processes that train at the same time, one thread each. None: one a core.
-    report
-        Called with the cells done, the cells known of so far and what the last one was.
+    Records go to ``out``, trained cells to its sub-folder ``cells``, logs to ``logs``; what is there is not done again.
+    ``tables`` are pairs of data, as :func:`krylow_lab.table2.corpus.load_corpus` takes it, and protocol. ``report`` is
+    called with the cells done, the cells known of so far and what the last one was.
     """
     folder = Path(out)
     seeds = _checks.count(seeds, "seeds")
@@ -56,13 +44,17 @@ def reproduce(
         tell(done, done + len(cells), "training" if cells else "comparing")
         if not cells:
             break
-        total = done + len(cells)
-        jobs = [functools.partial(run_cell, cell.data, cell.setting, cell.seed, folder) for cell in cells]
-        for number, _ in parallel(jobs, workers or os.cpu_count() or 1):
-            done += 1
-            cell = cells[number]
-            tell(done, total, f"{cell.data['name']} {cell.setting['row']} seed {cell.seed}")
+        train(cells, folder, workers, tell, done)
+        done += len(cells)
     return [assemble(folder, data, protocol, seeds, vectors=uses_vectors(data, protocol)) for data, protocol in tables]
+
+
+def train(cells: Sequence[Cell], folder: Path, workers: int | None, tell: Report, before: int = 0) -> None:
+    """Train cells in worker processes, one thread each; so many were trained ``before``."""
+    jobs = [functools.partial(run_cell, cell.data, cell.setting, cell.seed, folder) for cell in cells]
+    for done, (number, _) in enumerate(parallel(jobs, workers or os.cpu_count() or 1), before + 1):
+        cell = cells[number]
+        tell(done, before + len(cells), f"{cell.data['name']} {cell.setting['row']} seed {cell.seed}")
 
 
 def uses_vectors(data: dict[str, Any], protocol: Protocol) -> bool:

@@ -31,35 +31,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where the search of a row stands.
+    """Where the search of a row stands."""
 
-    Attributes
-    ----------
-    missing
-        Cells to train before it can go on; empty when it is done.
-    cells
-        The chosen setting's records, one a seed, when it is done.
-    tried
-        Every candidate, with the data it was last compared on and its validation accuracies there, by seed.
-    """
-
-    missing: list[Cell]
-    cells: list[Record]
-    tried: list[dict[str, Any]]
+    missing: list[Cell]  # to train before it can go on; empty when it is done
+    cells: list[Record]  # of the chosen setting, one a seed, when it is done
+    tried: list[dict[str, Any]]  # every candidate, the data it was last compared on, its validation accuracies there
 
 
 def search(protocol: Protocol, row: str, data: dict[str, Any], seeds: int, folder: Path, vectors: bool) -> Outcome:
-    """Return where the search of one row stands.
-
-    Parameters
-    ----------
-    protocol, row, data, seeds
-        What is searched for.
-    folder
-        The run's.
-    vectors
-        Whether pretrained word vectors may be drawn.
-    """
+    """Return where the search of one row stands, by the cells in a run's folder."""
     settings = candidates(protocol, row, data["name"], vectors=vectors)
     tried: list[dict[str, Any]] = [{"setting": setting, "data": data, "validation": []} for setting in settings]
     left = list(range(len(settings)))

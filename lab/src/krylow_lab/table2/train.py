@@ -20,13 +20,13 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from krylow._files import write_whole
+from krylow.io.atomic import write_whole
 from krylow.nn.transformer import PairClassifier, parameter_count
+from krylow.training import generator
 from krylow_lab.records import Record, lookup, record_name
 from krylow_lab.table2.corpus import load_corpus
 from krylow_lab.table2.model import build, delicate, mixing_of
 from krylow_lab.text.pairs import Pairs
-from krylow_lab.training.seeds import generator
 
 KIND = "table2-cell"
 #: Batches that are sorted by length together: as much shuffling as that leaves, with little padding.
@@ -45,14 +45,9 @@ COLUMNS = ("epoch", "step", "lr", "loss", "gradient_norm", "gamma_gradient_norm"
 
 
 def run_cell(data: dict[str, Any], setting: dict[str, Any], seed: int, folder: str | Path) -> Record:
-    """Train a cell, or return its record where that exists already.
+    """Train a cell, or return its record where that exists already, in the run's sub-folder ``cells``.
 
-    Parameters
-    ----------
-    data, setting, seed
-        What to train on, how, and the seed of the split, the first weights, the order and the dropout.
-    folder
-        The run's: records go to its sub-folder ``cells``, logs to ``logs``.
+    The seed is that of the split, the first weights, the order and the dropout.
     """
     folder = Path(folder)
     config = {"data": data, "setting": setting}
@@ -82,9 +77,7 @@ class _Training:
         self.dev = corpus.dev
         self.model = build(setting, corpus, seed)
         self.groups = delicate(self.model)
-        self.slower = setting.get(
-            "gamma_rate", 1.0
-        )  # learning rate of the delicate parameters, as a part of the others'
+        self.slower = setting.get("gamma_rate", 1.0)  # learning rate of the delicate parameters over the others'
         parts = [part for part in self.groups if part] if self.slower != 1 else [list(self.model.parameters())]
         self.optimizer = torch.optim.Adam([{"params": part} for part in parts], lr=setting["lr"], fused=True)
         self.lengths = (~self.fit.padding).sum(-1)

@@ -24,22 +24,12 @@ SPLITS = ("train", "dev")
 
 @dataclass(frozen=True)
 class TextPairs:
-    """Labelled pairs of sentences.
-
-    Attributes
-    ----------
-    first, second
-        The sentences.
-    labels
-        1 for a paraphrase (MRPC) or an answered question (QNLI, "entailment"), 0 for none.
-    source
-        What was read, in words that belong beside every number made from it.
-    """
+    """Labelled pairs of sentences."""
 
     first: tuple[str, ...]
     second: tuple[str, ...]
-    labels: tuple[int, ...]
-    source: str
+    labels: tuple[int, ...]  # 1 for a paraphrase (MRPC) or an answered question (QNLI, "entailment"), 0 for none
+    source: str  # what was read, in words that belong beside every number made from it
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -81,17 +71,7 @@ NAMES = tuple(_LAYOUTS)
 
 
 def glue(name: str, split: str, *, download: bool = True) -> TextPairs:
-    """Return the labelled pairs of one split.
-
-    Parameters
-    ----------
-    name
-        "mrpc" or "qnli".
-    split
-        "train" or "dev".
-    download
-        Whether ``datasets`` may fetch it where it is not local.
-    """
+    """Return the labelled pairs of "train" or "dev" of "mrpc" or "qnli", fetched where they are not local."""
     layout = _LAYOUTS[_checks.choice(name, NAMES, "name")]
     path = find_glue(name, split)
     if path is not None:

@@ -72,21 +72,10 @@ def token_pairs(
     made in the same way from a fresh draw of words. So each part alone has the same distribution under both labels:
     only comparing the two parts tells them apart.
 
-    Parameters
-    ----------
-    num_pairs
-        Number of pairs.
-    words
-        Size of the vocabulary without special tokens, more than twice the longest part.
-    lengths
-        Least and most words in a part.
-    changed
-        Share of replaced words, rounded down.
-    generator
-        Source of randomness. None: a fresh one with seed 0.
+    ``words`` is the size of the vocabulary without special tokens, more than twice the longest part; ``lengths`` the
+    least and most words in a part; ``changed`` the share of replaced words, rounded down. Without a generator the seed
+    is 0.
 
-    Examples
-    --------
     >>> pairs = token_pairs(2, words=12, lengths=(3, 3), changed=0)
     >>> pairs.tokens
     tensor([[ 1,  6,  5,  4,  2, 13,  9,  3,  2],

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from krylow import _checks
 from krylow._checks import InputError
-from krylow._files import write_whole
+from krylow.io.atomic import write_whole
 from krylow_lab._extras import install_line
 from krylow_lab.text.glue import TextPairs
 from krylow_lab.text.pairs import PADDING, SEPARATOR, START, Pairs
@@ -69,17 +69,7 @@ def cached_wordpiece(path: str | Path, sentences: Iterable[str], vocab_size: int
 
 
 def encode_pairs(tokenizer: Tokenizer, texts: TextPairs, max_tokens: int = 64) -> Pairs:
-    """Return the pairs as tokens, each cut to ``max_tokens`` by shortening its longer part.
-
-    Parameters
-    ----------
-    tokenizer
-        Of :func:`train_wordpiece` or :func:`cached_wordpiece`.
-    texts
-        The sentences.
-    max_tokens
-        Longest sequence, with the start and the two separators: at least 5.
-    """
+    """Return the pairs as tokens, each cut to ``max_tokens`` (start and separators included) in its longer part."""
     room = _checks.count(max_tokens, "max_tokens", 5) - 3
     first, second = (
         [encoding.ids for encoding in tokenizer.encode_batch(list(part), add_special_tokens=False)]
@@ -129,15 +119,6 @@ def glove_embedding(tokenizer: Tokenizer, embed_dim: int, *, generator: torch.Ge
     The vectors, brought to unit variance, are turned into the wider space by a random orthonormal map and scaled so
     that all rows have the same mean square, 1, as the Gaussian rows of tokens that are no words of GloVe's: pieces
     inside words, and the special ones.
-
-    Parameters
-    ----------
-    tokenizer
-        Its vocabulary is looked up; words are lower case in both.
-    embed_dim
-        At least 50.
-    generator
-        Source of the map and of the other rows.
     """
     if not has_glove():
         raise ModuleNotFoundError(

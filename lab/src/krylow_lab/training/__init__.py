@@ -1,1 +1,1 @@
-"""Training: whole populations of networks at once, on known spectra, interrupted and resumed at will."""
+"""Training of populations: many networks of one shape at once, on known spectra, resumed where interrupted."""

@@ -10,12 +10,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from krylow._checks import InputError
-from krylow.extract import ritz
+from krylow.krylov.lanczos import Krylov
+from krylow.krylov.ritz import ritz
 from krylow.metrics import krylov_ceiling, subspace_error
 from krylow.nn.unrolled import UnrolledLanczos
 from krylow.operators import Operator
-from krylow.refine.lanczos import Krylov
-from krylow_lab.training.span_error import span_error
 from krylow_lab.training.spectra import Spectra
 
 
@@ -24,11 +23,6 @@ class Population(nn.Module):
 
     On an operator of batch shape ``(C, B)`` member c sees graphs ``[c, :]``. Every operation is elementwise over the
     members, so that each computes what it would compute alone.
-
-    Parameters
-    ----------
-    nets
-        The members, each with its own initial parameters.
     """
 
     def __init__(self, nets: Sequence[UnrolledLanczos]) -> None:
@@ -50,12 +44,7 @@ class Population(nn.Module):
     def krylov(self, L: Operator, z: Tensor, members: Tensor | None = None) -> Krylov:
         """Return bases and coefficients, ``(C, B, ...)``, for random vectors ``(C, B, n, 1)``.
 
-        Parameters
-        ----------
-        L, z
-            Operator and vectors, whose first dimension goes with the members.
-        members
-            ``(C,)`` indices of those that are asked for. None: all.
+        ``members`` are the ``(C,)`` indices of those that are asked for; None: all.
         """
         chosen = self.stacked if members is None else [tensor[members] for tensor in self.stacked]
         parameters = {f"net.{name}": tensor for name, tensor in zip(self.names, chosen, strict=True)}
@@ -63,21 +52,16 @@ class Population(nn.Module):
 
     def errors(self, spectra: Spectra, z: Tensor, members: Tensor | None = None) -> Tensor:
         """Return the subspace errors ``(C, B)`` on spectra of batch shape ``(C, B)``, with a gradient."""
-        krylov = self.krylov(spectra.operator(), z, members)
-        if spectra.vectors is None:
-            return span_error(krylov, self.k)
-        return subspace_error(ritz(krylov, self.k)[1], spectra.target(self.k))
+        basis = ritz(self.krylov(spectra.operator(), z, members), self.k)[1]
+        return subspace_error(basis, spectra.target(self.k).expand(*basis.shape))
 
-    def measure(self, spectra: Spectra, z: Tensor, members: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the errors, and the least errors that any extraction from the same bases could have, ``(C, B)``.
-
-        The spectra and vectors may be one set of graphs for all members, of batch shape ``(B,)``.
-        """
-        with torch.no_grad():
-            krylov = self.krylov(spectra.operator(), z, members)
-            basis, target = ritz(krylov, self.k)[1], spectra.target(self.k)
-            target = target.expand(*basis.shape)
-            return subspace_error(basis, target), krylov_ceiling(krylov.V, target)
+    @torch.no_grad()
+    def measure(self, spectra: Spectra, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the errors, and the least errors that any extraction from the same bases could have, ``(C, B)``."""
+        krylov = self.krylov(spectra.operator(), z)
+        basis = ritz(krylov, self.k)[1]
+        target = spectra.target(self.k).expand(*basis.shape)
+        return subspace_error(basis, target), krylov_ceiling(krylov.V, target)
 
     def products(self, spectra: Spectra) -> int:
         """Return the products that a member spends on one graph, as its own operator counts them."""

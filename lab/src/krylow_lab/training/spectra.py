@@ -22,28 +22,18 @@ from torch import Tensor
 from krylow.data import GraphFamily
 from krylow.graph import laplacian
 from krylow.operators import DenseOperator, DiagonalOperator, Operator
-from krylow_lab.training.seeds import generator
+from krylow.training import generator
 
 
 @dataclass(frozen=True)
 class Spectra:
-    """Eigenvalues of the Laplacians of a set of graphs, with the bounds that products alone would know.
+    """Eigenvalues of the Laplacians of a set of graphs, with the bounds that products alone would know."""
 
-    Attributes
-    ----------
-    eigenvalues
-        ``(*batch, n)`` ascending.
-    low, high
-        ``(*batch,)`` Gershgorin's bounds of the Laplacians themselves, which the probe scales by.
-    matrices, vectors
-        ``(*batch, n, n)`` the Laplacians and their eigenvectors, where products are to be dense; else None.
-    """
-
-    eigenvalues: Tensor
-    low: Tensor
+    eigenvalues: Tensor  # (*batch, n) ascending
+    low: Tensor  # (*batch,) Gershgorin's bounds of the Laplacians themselves, which the probe scales by
     high: Tensor
-    matrices: Tensor | None = None
-    vectors: Tensor | None = None
+    matrices: Tensor | None = None  # (*batch, n, n) the Laplacians, where products are to be dense
+    vectors: Tensor | None = None  # and their eigenvectors
 
     @classmethod
     def of(cls, W: Tensor, *, dense: bool = False) -> Spectra:
@@ -93,17 +83,7 @@ class Spectra:
 
 @dataclass(frozen=True)
 class Task:
-    """The spectra of one family for several seeds, each with graphs or a split of its own.
-
-    Attributes
-    ----------
-    name
-        The family.
-    seeds
-        The S seeds.
-    train, validation, test
-        Spectra of batch shape ``(S, graphs)``.
-    """
+    """The spectra of one family for S seeds, each with graphs or a split of its own: batch shape ``(S, graphs)``."""
 
     name: str
     seeds: tuple[int, ...]

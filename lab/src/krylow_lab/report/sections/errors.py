@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 from krylow_lab.report import figures as f
 from krylow_lab.report.blocks import Chart, Missing, Section, Text, Variant
 from krylow_lab.report.sections.columns import choice, columns, missing
-from krylow_lab.report.sections.table1 import span
 from krylow_lab.report.sources import Source, of_kind
 from krylow_lab.table1.plan import PAPER
+from krylow_lab.table1.render import span
 
 ROOTS = "learned roots (ours)"
 #: Row of Table 1 -> heading in the legend, colour, marker, and whether it is shown from the start.
@@ -91,37 +91,28 @@ def _curve(name: str, points: list[dict[str, Any]]) -> go.Scatter:
     untrained = first["row"] in ("12", "13") and "parameters" not in first
     y = [max(row["mean"], f.FLOOR) for row in points]
     down = [min(row["std"], value - 0.99 * f.FLOOR) for row, value in zip(points, y, strict=True)]
-    return go.Scatter(
-        name=name,
-        uid=name,
-        x=[sum(row["products"]) / len(row["products"]) for row in points],
-        y=y,
+    return f.curve(
+        name,
+        [sum(row["products"]) / len(row["products"]) for row in points],
+        y,
+        color,
+        "<b>%{fullData.name}</b><br>error %{customdata[0]}<br>%{customdata[1]} products"
+        "<br>%{customdata[2]} basis vectors",
         error_y={"array": [row["std"] for row in points], "arrayminus": down, "thickness": 1, "width": 3},
         mode="lines+markers" if len(points) > 1 else "markers",
-        line={"color": color, "width": 2, "dash": "dot" if first["row"] == "11" or untrained else "solid"},
-        marker={"symbol": symbol, "size": 9, "color": color, "line": {"color": color, "width": 1.5}},
+        line={"dash": "dot" if first["row"] == "11" or untrained else "solid"},
+        marker={"symbol": symbol, "size": 9, "line": {"color": color, "width": 1.5}},
         customdata=[[f"{row['mean']:.4g} ± {row['std']:.2g}", span(row["products"]), row["vectors"]] for row in points],
-        hovertemplate="<b>%{fullData.name}</b><br>error %{customdata[0]}<br>%{customdata[1]} products"
-        "<br>%{customdata[2]} basis vectors<extra></extra>",
         visible=f.shown(show and not untrained),
         **f.group(title),
     )
 
 
 def _paper(name: str, x: list[int], error: float) -> go.Scatter:
-    return go.Scatter(
-        name=name,
-        uid=f"paper {name}",
-        x=x,
-        y=[error] * len(x),
-        mode="lines+markers",
-        line={"color": f.PAPER, "width": 2},
-        marker={"symbol": "line-ns-open", "size": 12, "color": f.PAPER},
-        hovertemplate=f"<b>the paper: {name}</b><br>error {error:.4f}<br>"
-        + ("its grid spans %{x} products here" if len(x) > 1 else "%{x} products")
-        + "<extra></extra>",
-        **f.group("the paper"),
-    )
+    spent = "its grid spans %{x} products here" if len(x) > 1 else "%{x} products"
+    hover = f"<b>the paper: {name}</b><br>error {error:.4f}<br>{spent}"
+    more = {"uid": f"paper {name}", "marker": {"symbol": "line-ns-open", "size": 12}, **f.group("the paper")}
+    return f.curve(name, x, [error] * len(x), f.PAPER, hover, **more)
 
 
 def against_time(sources: Sequence[Source]) -> Section | Missing:
@@ -154,30 +145,20 @@ def _seconds(source: Source) -> dict[str, Any]:
     for point in source.results["points"]:
         curves.setdefault(point["method"], []).append(point)
     traces = []
+    hover = "<b>%{fullData.name}</b>, %{customdata[0]}<br>error %{customdata[2]}"
+    hover += "<br>%{x:.3s}s a graph, %{customdata[1]} products"
     for i, (name, points) in enumerate(curves.items()):
         color, symbol = _style(name, i)
         trained = points[0]["trained"]
         points = sorted(points, key=lambda point: point["seconds"])
-        traces.append(
-            go.Scatter(
-                name=name,
-                uid=name,
-                x=[point["seconds"] for point in points],
-                y=[max(point["error"], f.FLOOR) for point in points],
-                mode="lines+markers" if len(points) > 1 else "markers",
-                line={"color": color, "width": 2},
-                marker={
-                    "symbol": symbol if trained else f"{symbol}-open",
-                    "size": 9,
-                    "color": color,
-                    "line": {"color": color, "width": 2},
-                },
-                customdata=[[point["setting"], point["products"], f"{point['error']:.3g}"] for point in points],
-                hovertemplate="<b>%{fullData.name}</b>, %{customdata[0]}<br>error %{customdata[2]}"
-                "<br>%{x:.3s}s a graph, %{customdata[1]} products<extra></extra>",
-                **f.group("trained" if trained else "classical"),
-            )
-        )
+        x, y = [point["seconds"] for point in points], [max(point["error"], f.FLOOR) for point in points]
+        symbol = symbol if trained else f"{symbol}-open"
+        more = {
+            "mode": "lines+markers" if len(points) > 1 else "markers",
+            "marker": {"symbol": symbol, "size": 9, "line": {"color": color, "width": 2}},
+            "customdata": [[point["setting"], point["products"], f"{point['error']:.3g}"] for point in points],
+        }
+        traces.append(f.curve(name, x, y, color, hover, **more, **f.group("trained" if trained else "classical")))
     return f.figure(
         traces,
         x="seconds a graph",

@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
+from krylow.api import subspace
 from krylow.data.sbm import sbm, sbm_labels
 from krylow.graph import laplacian
-from krylow.methods import subspace
 from krylow_lab.report import figures as f
 from krylow_lab.report.blocks import Chart, Row, Section, Text, Variant
 from krylow_lab.report.sources import Source

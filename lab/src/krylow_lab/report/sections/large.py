@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-
 from krylow_lab.report import figures as f
 from krylow_lab.report.blocks import Block, Cell, Chart, Missing, Section, Table, Text, Variant
 from krylow_lab.report.sources import Source, of_kind
@@ -43,27 +41,17 @@ def _chart(rows: list[dict[str, Any]]) -> dict[str, Any]:
     solvers = list(dict.fromkeys(name for row in rows for name in row["solvers"]))
     solvers.sort(key=lambda name: not name.startswith("krylow"))
     traces = []
+    hover = "<b>%{fullData.name}</b><br>%{x} nodes, K = %{customdata[0]}<br>%{y:.3s}s, error %{customdata[1]}"
     for i, name in enumerate(solvers):
         runs = [(row, row["solvers"][name]) for row in rows if "seconds" in row["solvers"].get(name, {})]
         color = f.OURS if name == "krylow" else f.CYCLE[(i + 1) % len(f.CYCLE)]
-        traces.append(
-            go.Scatter(
-                name=name,
-                uid=name,
-                x=[row["n"] for row, _ in runs],
-                y=[run["seconds"] for _, run in runs],
-                customdata=[[row["k"], f"{run['error']:.1g}"] for row, run in runs],
-                mode="lines+markers",
-                line={"color": color, "width": 3 if name == "krylow" else 1.8},
-                marker={
-                    "size": 8,
-                    "color": color,
-                    "symbol": ["circle" if run["right"] else "circle-open" for _, run in runs],
-                },
-                hovertemplate="<b>%{fullData.name}</b><br>%{x} nodes, K = %{customdata[0]}<br>%{y:.3s}s, error "
-                "%{customdata[1]}<extra></extra>",
-            )
-        )
+        more = {
+            "customdata": [[row["k"], f"{run['error']:.1g}"] for row, run in runs],
+            "line": {"width": 3 if name == "krylow" else 1.8},
+            "marker": {"size": 8, "symbol": ["circle" if run["right"] else "circle-open" for _, run in runs]},
+        }
+        x, y = [row["n"] for row, _ in runs], [run["seconds"] for _, run in runs]
+        traces.append(f.curve(name, x, y, color, hover, **more))
     nodes = sorted({row["n"] for row in rows})
     marks = {"tickvals": nodes, "ticktext": [f"{n:,}".replace(",", " ") for n in nodes]}
     return f.figure(traces, x="nodes", y="seconds", log="xy", xaxis=marks)

@@ -46,22 +46,17 @@ def _gammas(source: Source) -> dict[str, Any]:
             values = 1 + sign * np.square([p[name] for p in row["parameters"]])  # (seeds, m)
             layers = np.arange(1, values.shape[1] + 1)
             symbol = "γ¹" if sign < 0 else "γ²"
-            traces.append(
-                go.Scatter(
-                    name=row["name"],
-                    legendgroup=row["name"],
-                    showlegend=sign < 0,
-                    uid=f"{row['name']} {symbol}",
-                    x=layers.tolist(),
-                    y=_short(values.mean(0)),
-                    error_y={"array": _short(values.std(0)), "thickness": 1, "width": 2},
-                    mode="lines+markers",
-                    line={"color": f.CYCLE[i], "dash": dash, "width": 1.8},
-                    marker={"size": 5, "color": f.CYCLE[i]},
-                    hovertemplate=f"<b>{row['name']}</b><br>{symbol} of layer %{{x}}: %{{y:.4f}}<extra></extra>",
-                    visible=f.shown(row.get("form") in (None, "literal")),
-                )
-            )
+            more = {
+                "legendgroup": row["name"],
+                "showlegend": sign < 0,
+                "uid": f"{row['name']} {symbol}",
+                "error_y": {"array": _short(values.std(0)), "thickness": 1, "width": 2},
+                "line": {"dash": dash, "width": 1.8},
+                "marker": {"size": 5},
+                "visible": f.shown(row.get("form") in (None, "literal")),
+            }
+            hover = f"<b>{row['name']}</b><br>{symbol} of layer %{{x}}: %{{y:.4f}}"
+            traces.append(f.curve(row["name"], layers.tolist(), _short(values.mean(0)), f.CYCLE[i], hover, **more))
     axis = {"dtick": 1 if source.config["k"] < 8 else 2}
     return f.figure(traces, x="layer j", y="γ", height=460, xaxis=axis, legend=TOGETHER)
 
@@ -140,16 +135,17 @@ def _before_and_after(
     name: str, lam: torch.Tensor, before: torch.Tensor, after: torch.Tensor, color: str, show: bool
 ) -> list[go.Scatter]:
     return [
-        go.Scatter(
-            name=name,
+        f.curve(
+            name,
+            _short(lam),
+            _short(h.detach().abs().clamp(min=SMALLEST)),
+            color,
+            f"<b>{name}</b>, {when} training<br>|h(%{{x:.3g}})| = %{{y:.3g}}",
             legendgroup=name,
             showlegend=when == "after",
             uid=f"{name} {when}",
-            x=_short(lam),
-            y=_short(h.detach().abs().clamp(min=SMALLEST)),
             mode="lines",
-            line={"color": color, "width": 2, "dash": dash},
-            hovertemplate=f"<b>{name}</b>, {when} training<br>|h(%{{x:.3g}})| = %{{y:.3g}}<extra></extra>",
+            line={"dash": dash},
             visible=f.shown(show),
         )
         for when, h, dash in (("before", before, "dash"), ("after", after, "solid"))
@@ -193,35 +189,16 @@ def _error_curves(source: Source) -> dict[str, Any]:
         settings, validation, train = row["settings"][0], row["curves"]["validation"], row["curves"]["train"]
         best = settings["best_epoch"]
         show = f.shown(_at_first(row))
-        common = {"legendgroup": name, "visible": show}
+        common: dict[str, Any] = {"legendgroup": name, "visible": show}
         hover = f"<b>{name}</b><br>%{{y:.4f}} at epoch %{{x}}"
         sizes = [9 if epoch == best else 0 for epoch in range(len(validation))]
-        traces.append(
-            go.Scatter(
-                name=name,
-                uid=name,
-                x=list(range(len(validation))),
-                y=validation,
-                mode="lines+markers",
-                line={"color": color, "width": 2},
-                marker={"size": sizes, "color": color, "line": {"width": 0}, "opacity": 1},
-                hovertemplate=f"{hover}, validation<extra></extra>",
-                **common,
-            )
-        )
+        marker = {"size": sizes, "line": {"width": 0}, "opacity": 1}
+        epochs = range(len(validation))
+        traces.append(f.curve(name, epochs, validation, color, f"{hover}, validation", marker=marker, **common))
         if settings["loss"] == "subspace":
-            traces.append(
-                go.Scatter(
-                    uid=f"{name} training",
-                    x=list(range(1, len(train) + 1)),
-                    y=train,
-                    mode="lines",
-                    line={"color": color, "width": 1.3, "dash": "dot"},
-                    hovertemplate=f"{hover}, training<extra></extra>",
-                    showlegend=False,
-                    **common,
-                )
-            )
+            more = common | {"mode": "lines", "line": {"width": 1.3, "dash": "dot"}, "showlegend": False}
+            epochs = range(1, len(train) + 1)
+            traces.append(f.curve(f"{name} training", epochs, train, color, f"{hover}, training", **more))
     return f.figure(traces, x="epoch", y="subspace error", log="y", height=520, legend=TOGETHER)
 
 
@@ -230,18 +207,8 @@ def _theory_curves(source: Source) -> dict[str, Any]:
     for name, color, row in _trained(source):
         train = row["curves"]["train"]
         if row["settings"][0]["loss"] == "theory":
-            traces.append(
-                go.Scatter(
-                    name=name,
-                    uid=name,
-                    x=list(range(1, len(train) + 1)),
-                    y=train,
-                    mode="lines",
-                    line={"color": color, "width": 2},
-                    hovertemplate=f"<b>{name}</b><br>%{{y:.4g}} at epoch %{{x}}<extra></extra>",
-                    visible=f.shown(_at_first(row)),
-                )
-            )
+            hover, show = f"<b>{name}</b><br>%{{y:.4g}} at epoch %{{x}}", f.shown(_at_first(row))
+            traces.append(f.curve(name, range(1, len(train) + 1), train, color, hover, mode="lines", visible=show))
     return f.figure(traces, x="epoch", y="theory loss on the training graphs", height=520)
 
 

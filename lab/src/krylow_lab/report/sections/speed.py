@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-
 from krylow_lab.report import figures as f
 from krylow_lab.report.blocks import Chart, Missing, Section, Text, Variant
 from krylow_lab.report.sources import Source, of_kind
@@ -49,21 +47,12 @@ def crossover(sources: Sequence[Source]) -> Section | Missing:
 
 
 def _by_nodes(curves: dict[str, list[tuple[int, float, str]]]) -> dict[str, Any]:
-    traces = [
-        go.Scatter(
-            name=method,
-            uid=method,
-            x=[n for n, _, _ in points],
-            y=[seconds for _, seconds, _ in points],
-            customdata=[status for _, _, status in points],
-            mode="lines+markers",
-            line={"color": color, "width": 2},
-            marker={"size": 7, "color": color},
-            hovertemplate="<b>%{fullData.name}</b>, %{x} nodes<br>%{y:.3s}s a graph<br>%{customdata}<extra></extra>",
-        )
-        for (method, points), color in zip(curves.items(), f.CYCLE, strict=False)
-        if points
-    ]
+    hover = "<b>%{fullData.name}</b>, %{x} nodes<br>%{y:.3s}s a graph<br>%{customdata}"
+    traces = []
+    for (method, points), color in zip(curves.items(), f.CYCLE, strict=False):
+        if points:
+            n, seconds, status = zip(*points, strict=True)
+            traces.append(f.curve(method, n, seconds, color, hover, customdata=status))
     nodes = {n for points in curves.values() for n, _, _ in points}
     marks = {"tickvals": sorted(nodes), "ticktext": [f"{n:g}" for n in sorted(nodes)]}
     return f.figure(traces, x="nodes", y="seconds a graph", log="xy", xaxis=marks)
@@ -98,21 +87,10 @@ def _by_tokens(source: Source, quantity: str, prefixes: tuple[str, ...]) -> dict
     traces = []
     for module, color in zip(modules, f.CYCLE, strict=False):
         peer = module.startswith("Multihead")
-        traces.append(
-            go.Scatter(
-                name=module if peer else f"low-pass: {module}",
-                uid=module,
-                x=list(tokens.values()),
-                y=[sum(source.results[name][prefix + module] for prefix in prefixes) for name in tokens],
-                mode="lines+markers",
-                line={
-                    "color": f.PAPER if peer else color,
-                    "width": 2,
-                    "dash": "dot" if "weights" in module else "solid",
-                },
-                marker={"size": 7},
-                hovertemplate="<b>%{fullData.name}</b><br>%{x} tokens: %{y:.3g}<extra></extra>",
-            )
-        )
+        y = [sum(source.results[name][prefix + module] for prefix in prefixes) for name in tokens]
+        line = {"dash": "dot" if "weights" in module else "solid"}
+        title, color = (module, f.PAPER) if peer else (f"low-pass: {module}", color)
+        hover = "<b>%{fullData.name}</b><br>%{x} tokens: %{y:.3g}"
+        traces.append(f.curve(title, list(tokens.values()), y, color, hover, uid=module, line=line))
     ticks = {"tickvals": list(tokens.values())}
     return f.figure(traces, x="tokens", y=quantity, log="xy", xaxis=ticks)

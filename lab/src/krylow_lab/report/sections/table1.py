@@ -9,7 +9,7 @@ from krylow_lab.report.blocks import Block, Cell, Fold, Missing, Section, Table,
 from krylow_lab.report.sections.columns import columns, family, missing, rows
 from krylow_lab.report.sources import Source
 from krylow_lab.table1.plan import PAPER
-from krylow_lab.table1.render import heading, lines
+from krylow_lab.table1.render import heading, lines, span
 
 TITLE = "Table 1: the subspace error"
 #: Rows that are shown at once: row and name in the record, budget in multiples of k, what to call it, and its mark.
@@ -66,12 +66,6 @@ def _cell(source: Source, number: str, name: str, multiple: int | None, mark: st
         if row["name"] == name and row.get("budget") == budget:
             return Cell(f"{row['mean']:.3f} ± {row['std']:.3f}", f"{span(row['products'])} products", mark)
     return Cell("")
-
-
-def span(products: Sequence[int]) -> str:
-    """Return the products of all seeds as text: one number where they agree."""
-    low, high = min(products), max(products)
-    return f"{low}" if low == high else f"{low}-{high}"
 
 
 def _paired(data: str, part: dict[int, Source]) -> Table:

@@ -1,0 +1,245 @@
+"""The two functions that everything comes down to, `subspace` and `lowpass`.
+
+:func:`subspace` runs one of :mod:`krylow.solvers`. :func:`lowpass` projects on what it finds; it also takes three
+methods that filter the signal without a basis (:mod:`krylow.response`): "lanczos_signal", "polynomial" and
+"polynomial_jackson".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from krylow import _checks
+from krylow._checks import InputError
+from krylow._floor import PROOF_LIMIT
+from krylow.choose import choose
+from krylow.graph import as_operator, operator_and_note
+from krylow.linalg.projection import project_by_blocks
+from krylow.operators import Operator
+from krylow.profile import GraphProfile
+from krylow.response import chebyshev_lowpass, lanczos_lowpass
+from krylow.result import Subspace
+from krylow.solvers import METHODS, Problem, Solver, solver_of
+from krylow.solvers._cutoff import up_to
+from krylow.solvers._progress import Callback
+
+__all__ = ["METHODS", "SIGNAL_METHODS", "lowpass", "subspace"]
+
+#: What :func:`lowpass` takes beside ``METHODS``.
+SIGNAL_METHODS = ("lanczos_signal", "polynomial", "polynomial_jackson")
+#: Largest degree of a polynomial, which takes as many products a signal.
+MOST_DEGREE = 10**6
+#: A larger limit of products is none.
+MOST_PRODUCTS = 2**62
+
+
+def subspace(
+    L: Any,
+    k: int | None = None,
+    *,
+    cutoff: float | None = None,
+    method: str | Solver = "auto",
+    tol: float = 1e-3,
+    m: int | None = None,
+    seed: int | None = None,
+    generator: torch.Generator | None = None,
+    weights: Any = None,
+    max_products: int | None = None,
+    callback: Callback | None = None,
+) -> Subspace:
+    r"""Return the subspace of the k lowest graph frequencies, or of all up to a cutoff.
+
+    $$\mathcal S_k = \mathrm{span}(u_1, \ldots, u_k), \qquad L u_i = \lambda_i u_i, \quad \lambda_1 \le \lambda_2 \le
+    \ldots$$
+
+    Parameters
+    ----------
+    L
+        An operator (:func:`~krylow.laplacian`); a plain symmetric matrix that is a Laplacian; or a graph (networkx,
+        PyG, an ``edge_index``, a pair ``(edge_index, weights)``) or a list of graphs, whose Laplacian is taken:
+        combinatorial, or generalized where there are self-loops, as ``why`` says. A matrix that no kind of Laplacian
+        explains, such as an adjacency, is refused; an operator is taken as it is.
+    k
+        Number of kept frequencies.
+    cutoff
+        Instead of k: keep every eigenvalue up to this one, the ideal low-pass filter of the paper's eq. (1). In a
+        batch the graphs may then keep different numbers; columns beyond a graph's own number are zero.
+    method
+        One of :data:`METHODS`, a solver object of :mod:`krylow.solvers` with settings of its own, or "auto", which says
+        what it chose in ``why``.
+    tol
+        Normalised squared subspace error asked for. "lanczos" and "unrolled" do a fixed number of steps and only
+        report.
+    m
+        Steps of "lanczos" and "unrolled"; most basis vectors of "thick_restart"; block width of "chebyshev",
+        "multilevel", "davidson" and "lobpcg". At most the number of nodes is used.
+    seed, generator
+        Where randomness comes from; the same call gives the same answer by default.
+    weights
+        For "unrolled": a trained network, its name or its file (see :func:`~krylow.load`). None: an untrained one.
+    max_products
+        Most products with L of the methods that iterate until tol.
+    callback
+        Called after every sweep of such a method with a :class:`~krylow.solvers._progress.Progress`: passes, the error
+        reached, the seconds spent and left. Ctrl-C ends the iteration with the best subspace so far, whose status
+        says so (INTERRUPTED); a second one raises.
+
+    Returns
+    -------
+    Subspace
+        Basis, Ritz values, cost, and (computed when asked for) residuals, error bound and status.
+
+    Examples
+    --------
+    >>> import krylow as kl
+    >>> path = torch.diag(torch.ones(9), 1)
+    >>> sub = subspace(kl.laplacian(path + path.T), k=3)
+    >>> sub.status.name, sub.basis.shape
+    ('CONVERGED', torch.Size([10, 3]))
+    """
+    L, note = operator_and_note(L)
+    smallest = int(L.sizes.min())
+    k, cutoff = _checks.k_or_cutoff(k, cutoff, smallest)
+    tol = _checks.positive(tol, "tol")
+    generator = _generator(L, seed, generator)
+    if m is not None:
+        m = _checks.count(m, "m")
+        m = m if weights is not None else min(m, L.n)  # a trained network has its own number
+    if max_products is not None:
+        max_products = min(_checks.count(max_products, "max_products"), MOST_PRODUCTS)
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback must be a function of one argument, got {callback!r}.")
+    why, profile = "asked for", GraphProfile(L)
+    if isinstance(method, str) and method == "auto":
+        # A small graph is decomposed for a cutoff; of a large one few frequencies are expected below it.
+        method, why = choose(L, k or (smallest if smallest <= PROOF_LIMIT else 1), weights, profile)
+    solver = solver_of(method, m, weights)
+    problem = Problem(L, k or 1, profile, tol, generator, max_products, callback)
+    with L.counted_apart():
+        found = solver.subspace(problem) if k is not None else up_to(problem, float(cutoff or 0.0), solver)
+    return replace(found, method=solver.name, why="; ".join(filter(None, (note, why, found.why))), tol=tol)
+
+
+def lowpass(
+    L: Any,
+    x: Any,
+    k: int | None = None,
+    *,
+    cutoff: float | None = None,
+    method: str | Solver = "auto",
+    tol: float = 1e-3,
+    m: int | None = None,
+    seed: int | None = None,
+    generator: torch.Generator | None = None,
+    weights: Any = None,
+    max_products: int | None = None,
+    callback: Callback | None = None,
+    out: np.ndarray | None = None,
+) -> Any:
+    r"""Return the ideal low-pass filtered signal $y = U_k U_k^\top x$.
+
+    Differentiable in x and, for torch input, in L: only gaps between kept and dropped frequencies enter the gradient,
+    so that repeated frequencies inside the band do no harm.
+
+    Parameters
+    ----------
+    L
+        As in :func:`subspace`.
+    x
+        ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``, torch, numpy or nested lists, of any real dtype: it is filtered in
+        the graph's. For a list of graphs: a list of as many signals, each as long as its graph. A ``numpy.memmap``
+        ``(n, c)`` is filtered block by block, so that it need not fit into memory.
+    method
+        As in :func:`subspace`, or one of :data:`SIGNAL_METHODS`, whose number of steps or degree is ``m`` (50).
+    k, cutoff, tol, m, seed, generator, weights, max_products, callback
+        As in :func:`subspace`.
+    out
+        For x ``(n, c)`` of numpy: an array of x's shape, perhaps a ``numpy.memmap``, or x itself, that the result is
+        written to block by block and that is returned.
+
+    Returns
+    -------
+    Tensor, ndarray or list of them
+        Of x's kind, shape and dtype (whole numbers become the graph's), in memory unless ``out`` is given; an array
+        for nested lists of numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> L = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    >>> lowpass(L, np.array([1.0, 3.0]), k=1).round(6)
+    array([2., 2.])
+    """
+    L = as_operator(L)
+    asked: dict[str, Any] = {
+        "cutoff": cutoff,
+        "method": method,
+        "tol": tol,
+        "m": m,
+        "seed": seed,
+        "generator": generator,
+        "weights": weights,
+        "max_products": max_products,
+        "callback": callback,
+    }
+    if isinstance(x, (list, tuple)) and len(L.batch_shape) == 1 and out is None:
+        return _filter_list(L, x, lambda signals: lowpass(L, signals, k, **asked))
+    by_blocks = out is not None or (isinstance(x, np.memmap) and x.ndim == 2)
+    on_signal = isinstance(method, str) and method in SIGNAL_METHODS
+    if by_blocks and not on_signal and not L.batch_shape:
+        if not isinstance(x, np.ndarray) or x.ndim != 2:
+            raise InputError(f"out is for signals (n, c) of numpy, got {type(x).__name__} of {np.ndim(x)} dimensions.")
+        _checks.signal(torch.from_numpy(np.array(x[:, :0])), L.batch_shape, L.n, L.dtype)
+        return project_by_blocks(subspace(L, k, **asked).basis, x, out)
+    if out is not None:
+        raise InputError(f"out is for one graph and methods that find a subspace, got method={method!r}.")
+    signal = _checks.signal(x, L.batch_shape, L.n, L.dtype, L.device)
+    if on_signal:
+        k, cutoff = _checks.k_or_cutoff(k, cutoff, int(L.sizes.min()))
+        steps = 50 if m is None else _checks.count(m, "m")
+        column = signal if signal.ndim > 1 else signal[:, None]
+        if method == "lanczos_signal":
+            y = lanczos_lowpass(L, column, cutoff=cutoff, k=k, m=steps)
+        else:
+            source = _generator(L, seed, generator)
+            damped = method == "polynomial_jackson"
+            _checks.count(steps, "m", 1, MOST_DEGREE, hint=" (the degree of the polynomial)")
+            y = chebyshev_lowpass(L, column, cutoff=cutoff, k=k, degree=steps, jackson=damped, generator=source)
+        y = y.reshape(signal.shape) if signal.ndim == 1 else y
+    else:
+        y = subspace(L, k, **asked).project(signal)
+    return _checks.as_given(y, x)
+
+
+def _filter_list(L: Operator, signals: Any, filtered: Callable[[Tensor], Tensor]) -> list[Any]:
+    """Filter as many signals as a batch has graphs, each as long as its own graph, and return them alike."""
+    sizes = L.sizes.tolist()
+    if len(signals) != len(sizes):
+        raise InputError(f"a list of signals must hold one a graph, {len(sizes)}, got {len(signals)}.")
+    one = torch.Size(())
+    parts = [_checks.signal(x, one, n, L.dtype, L.device) for x, n in zip(signals, sizes, strict=True)]
+    if any(part.ndim > 2 for part in parts):
+        raise InputError("the signals of a list must be (n,) or (n, c), got a batch of them.")
+    columns = [part.reshape(part.shape[0], -1) for part in parts]
+    width = max(part.shape[1] for part in columns)
+    padded = [torch.nn.functional.pad(part, (0, width - part.shape[1], 0, L.n - part.shape[0])) for part in columns]
+    y = filtered(torch.stack(padded))
+    cut = [part[: c.shape[0], : c.shape[1]] for part, c in zip(y, columns, strict=True)]
+    return [_checks.as_given(c.reshape(p.shape), x) for c, p, x in zip(cut, parts, signals, strict=True)]
+
+
+def _generator(L: Operator, seed: int | None, generator: torch.Generator | None) -> torch.Generator | None:
+    """Return the source of randomness that ``seed`` or ``generator`` names."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise InputError(f"generator must be a torch.Generator, got {generator!r}: for a number, pass seed.")
+    if seed is None:
+        return generator
+    if generator is not None:
+        raise InputError("give either seed or generator, got both.")
+    return torch.Generator(device=L.device).manual_seed(_checks.count(seed, "seed", -(2**63), 2**64 - 1))

@@ -1,0 +1,328 @@
+r"""How good an answer is: residuals, a bound on the error, and a status in words.
+
+Davis and Kahan bound the error of a subspace by its residual over the gap $\delta = \lambda_{k+1} - \theta_k$. The
+residual is computed; the gap needs a lower bound of $\lambda_{k+1}$, which :mod:`krylow._floor` proves for graphs of
+up to 2048 nodes whose entries are known, and estimates for the others. Where the plain bound is above the error
+that was asked for, it is sharpened by the same theorem for a polynomial of L, to little more than the true error.
+
+Everything is computed in float64, when it is first asked for, and is not counted in the subspace's own products.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from krylow._floor import PROBE_STEPS, PROOF_LIMIT, complement_probe, estimated_floor, proved_floor
+from krylow.graph import as_operator
+from krylow.krylov.chebyshev import chebyshev_filter
+from krylow.krylov.pairs import SETTLED_POWER, Evidence
+from krylow.linalg.bounds import davis_kahan
+from krylow.linalg.rounding import entry_error, restored
+from krylow.linalg.row_blocks import exact_gram
+from krylow.operators import FunctionOperator, Operator
+
+#: A gap below this many eps * sqrt(n) * ||L|| cannot be told from none.
+GAP_EPS = 8
+#: What rounding adds to every bound, and the least tol that can be met. All is computed in float64, and a basis in
+#: float32 is judged as it is.
+LEAST_BOUND = 4 * torch.finfo(torch.float64).eps
+#: Degree of the polynomial that sharpens the bound: it grows to cosh of this at theta_k, up to a largest degree.
+SHARPENING = 2.0
+MOST_DEGREE = 512
+
+
+class Status(IntEnum):
+    """What happened, ordered by severity; :attr:`advice` says what to do."""
+
+    CONVERGED = 0
+    MAX_STEPS = 1
+    NO_GAP = 2
+    MISSED = 3
+    BREAKDOWN = 4
+    INTERRUPTED = 5
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def advice(self) -> str:
+        """One sentence on what happened and what to do."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Status.CONVERGED: "The error bound is at most tol.",
+    Status.MAX_STEPS: (
+        "The error bound did not reach tol: raise m or max_products, use a restarted method, or, where the bound is "
+        "that of entries rounded to float32, give the graph in float64."
+    ),
+    Status.NO_GAP: (
+        "The k-th and the next eigenvalue cannot be told apart, so the subspace is not unique: choose another k, or a "
+        "cutoff between eigenvalues."
+    ),
+    Status.MISSED: (
+        "The complement holds an eigenvalue below the cut, as where an eigenvalue is repeated or the graph is "
+        "disconnected: use a block or restarted method."
+    ),
+    Status.BREAKDOWN: (
+        "The Krylov space closed before it held k vectors, so the missing columns are zero: use another start vector, "
+        "a block or a restarted method."
+    ),
+    Status.INTERRUPTED: (
+        "Ctrl-C ended the iteration before the error bound reached tol: this is the best subspace so far."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    r"""The evidence for a subspace.
+
+    Attributes
+    ----------
+    residuals
+        ``(*batch, k)`` norms of $L x_i - \theta_i x_i$ over the Ritz pairs inside the subspace; infinite for missing
+        columns.
+    floor
+        ``(*batch,)`` lower bound of $\lambda_{k+1}$; -inf where none was found, inf where nothing was dropped.
+    error_bound
+        ``(*batch,)`` bound of the normalised squared subspace error, infinite where no gap shows. It is about the
+        graph: where entries were rounded to float32, it includes what that changes
+        (:mod:`krylow.linalg.rounding`).
+    statuses
+        ``(*batch,)`` integer codes of :class:`Status`.
+    proved
+        Whether the floor is proved rather than estimated.
+    well_defined
+        ``(*batch,)`` the largest number of vectors, at most k, after which a gap shows: so many of the basis span a
+        unique subspace, though k of them may not (NO_GAP).
+    """
+
+    residuals: Tensor
+    floor: Tensor
+    error_bound: Tensor
+    statuses: Tensor
+    proved: bool
+    well_defined: Tensor
+
+
+def deviation(basis: Tensor) -> Tensor:
+    r"""Return the error that a basis B has because it is not orthonormal, ``(*batch,)``.
+
+    If Q is orthonormal and spans the same space, $(I - B B^\top) U = (I - Q Q^\top) U + (Q Q^\top - B B^\top) U$ is
+    a sum of orthogonal parts, and the norm of the second is at most that of $B^\top B - I$.
+    """
+    if basis.ndim == 2:
+        gram = exact_gram(basis)
+    else:
+        wide = basis.to(torch.float64)
+        gram = wide.mT @ wide
+    there = gram.diagonal(dim1=-2, dim2=-1) > 0
+    return torch.linalg.matrix_norm(gram - torch.diag_embed(there.to(gram.dtype))).square() / basis.shape[-1]
+
+
+def interrupted(statuses: Tensor) -> Tensor:
+    """Return the statuses of an iteration that Ctrl-C ended: those that had not converged say so."""
+    return torch.where(statuses == Status.CONVERGED, statuses, torch.full_like(statuses, Status.INTERRUPTED))
+
+
+def from_evidence(
+    L: Operator, basis: Tensor, theta: Tensor, evidence: Evidence, *, tol: float, cutoff: float | None = None
+) -> Certificate:
+    """Return the certificate of one large graph from what its solver measured: no product is spent again."""
+    k = basis.shape[-1]
+    unique = evidence.well_defined >= k
+    if cutoff is not None:  # the first frequency that was dropped has to be known to be above it
+        unique = unique and evidence.floor > cutoff
+    error = evidence.error
+    if unique and math.isfinite(error):
+        with torch.no_grad():
+            floor = torch.tensor(evidence.floor, dtype=torch.float64, device=basis.device)
+            off = entry_error(L, theta, floor, None if evidence.restored else basis)
+        own = torch.finfo(basis.dtype).eps  # of the vectors themselves, which were measured in float64
+        error = float((math.sqrt(error) + off + own).square())
+    status = Status.NO_GAP if not unique else Status.MAX_STEPS
+    if unique and error <= tol:
+        status = Status.CONVERGED
+    statuses = torch.full_like(L.sizes, status)
+    return Certificate(
+        residuals=evidence.residuals.to(basis.dtype),
+        floor=torch.full_like(L.sizes, evidence.floor, dtype=basis.dtype),
+        error_bound=torch.full_like(L.sizes, error if unique else torch.inf, dtype=basis.dtype),
+        statuses=statuses,
+        proved=evidence.proved,
+        well_defined=torch.full_like(L.sizes, min(evidence.well_defined, k)),
+    )
+
+
+def certify(
+    L: Any,
+    basis: Tensor,
+    *,
+    tol: float = 1e-3,
+    following: Tensor | None = None,
+    following_residual: Tensor | None = None,
+    exact: bool = False,
+    cutoff: float | None = None,
+    kept: Tensor | None = None,
+) -> Certificate:
+    r"""Return the evidence that ``basis`` spans the subspace of the k lowest eigenvalues of L, whoever computed it.
+
+    Parameters
+    ----------
+    L
+        As in :func:`krylow.subspace`.
+    basis
+        ``(*batch, n, k)``; need not be orthonormal, zero columns count as missing.
+    tol
+        Normalised squared subspace error that counts as converged.
+    following, following_residual
+        ``(*batch,)`` the (k+1)-st Ritz value of whoever computed the basis, an upper bound of $\lambda_{k+1}$, and its
+        residual. None: found by a Lanczos run in the complement.
+    exact
+        Whether ``following`` is $\lambda_{k+1}$ itself.
+    cutoff
+        If the subspace is meant to hold all eigenvalues up to this one: then the rest must lie above it, too.
+    kept
+        ``(*batch,)`` how many columns are meant, where that differs over a batch; k is then that number. None: all.
+    """
+    L = as_operator(L)
+    with torch.no_grad():
+        if kept is None:
+            kept = torch.full_like(L.sizes, basis.shape[-1])
+        return _certify(L, basis.detach(), tol, following, following_residual, exact, cutoff, kept)
+
+
+def _certify(
+    L: Operator,
+    basis: Tensor,
+    tol: float,
+    following: Tensor | None,
+    following_residual: Tensor | None,
+    exact: bool,
+    cutoff: float | None,
+    kept: Tensor,
+) -> Certificate:
+    eps = torch.finfo(basis.dtype).eps
+    A = restored(L)
+    norm = A.norm_bound()
+    theta, X, residuals, absent = _ritz_inside(A, basis)
+    missing = absent & (torch.arange(basis.shape[-1], device=basis.device) < kept[..., None])
+    residuals = torch.where(absent & ~missing, torch.zeros_like(residuals), residuals)
+    theta_k = torch.where(absent, -norm[..., None], theta).amax(-1)
+    total = torch.linalg.vector_norm(residuals, dim=-1)  # infinite where a column is missing
+    noise = GAP_EPS * L.n**0.5 * eps * norm  # (*batch,)
+    everything = L.sizes <= kept
+
+    unknown = torch.full_like(theta_k, torch.inf)
+    following = unknown if following is None else following.detach().to(theta_k.dtype)
+    lost = following.isinf() & ~everything
+    if bool(lost.any()):
+        lowest, residual = complement_probe(A, X)
+        following = torch.where(lost, lowest, following)
+        following_residual = residual if following_residual is None else torch.where(lost, residual, following_residual)
+    proved = exact or (L.n <= PROOF_LIMIT and not isinstance(L, FunctionOperator))
+    factored = proved or L.n <= PROBE_STEPS  # so few products of a function cost no more than an estimate
+    below = torch.zeros_like(everything)  # whether the complement is known to reach below the cut
+    if exact:
+        floor = following - noise / GAP_EPS
+    elif factored:
+        floor, below = proved_floor(A, X, theta_k, following, total, norm, noise, cutoff)
+    else:
+        floor, below = estimated_floor(A, X, theta_k, following, following_residual, total, noise)
+    floor = torch.where(everything, torch.full_like(floor, torch.inf), floor)
+    if cutoff is not None:  # a floor under the cutoff does not tell how many eigenvalues lie below that
+        floor = torch.where(floor >= cutoff, floor, torch.full_like(floor, -torch.inf))
+
+    gap = floor - theta_k
+    no_gap = gap <= noise
+    share = (basis.shape[-1] / kept.clamp(min=1)).sqrt()[..., None]  # the mean is over the columns that are meant
+    gaps = torch.where(
+        no_gap[..., None], torch.zeros_like(theta), torch.where(absent, gap[..., None], floor[..., None] - theta)
+    )
+    error = davis_kahan(share * residuals, gaps) + LEAST_BOUND
+    loose = (error > tol) & ~no_gap & floor.isfinite() & ~missing.any(-1)
+    if bool(loose.any()):
+        error = torch.minimum(error, _filtered_bound(A, X, theta, theta_k, floor, share, loose) + LEAST_BOUND)
+    error = (error.sqrt() + entry_error(L, theta, floor)).square()
+    error = torch.where(everything, torch.full_like(error, LEAST_BOUND), error)
+    error = torch.where(missing.any(-1), torch.full_like(error, torch.inf), error)
+    small = total <= eps**SETTLED_POWER * norm
+    tied = no_gap & small & ~below
+    if not factored:  # a guard that has not settled shows no gap either, but does not show that there is none
+        tied = tied & (following - theta_k <= 10 * total + noise)
+    codes = torch.full_like(L.sizes, Status.MAX_STEPS)
+    codes[tied] = Status.NO_GAP
+    codes[no_gap & small & below] = Status.MISSED
+    codes[error <= max(tol, LEAST_BOUND)] = Status.CONVERGED
+    codes[missing.any(-1)] = Status.BREAKDOWN
+    return Certificate(
+        residuals=residuals.to(basis.dtype),
+        floor=floor.to(basis.dtype),
+        error_bound=error.to(basis.dtype),
+        statuses=codes,
+        proved=proved,
+        well_defined=_well_defined(theta, residuals, noise, no_gap, kept),
+    )
+
+
+def _well_defined(theta: Tensor, residuals: Tensor, noise: Tensor, no_gap: Tensor, kept: Tensor) -> Tensor:
+    """Return the largest count of vectors after which the Ritz values show a gap, ``(*batch,)``."""
+    gaps = theta.diff(dim=-1) - noise[..., None]  # (*batch, k - 1), NaN between two missing columns
+    shows = gaps > 10 * residuals.square().amax(-1, keepdim=True) / gaps.abs().clamp(min=torch.finfo(gaps.dtype).tiny)
+    counts = torch.arange(1, theta.shape[-1], device=theta.device)
+    inner = torch.nn.functional.pad(torch.where(shows, counts, torch.zeros_like(counts)), (1, 0)).amax(-1)
+    return torch.where(no_gap, inner, kept)
+
+
+def _filtered_bound(
+    A: Operator, X: Tensor, theta: Tensor, theta_k: Tensor, floor: Tensor, share: Tensor, wanted: Tensor
+) -> Tensor:
+    r"""Return Davis and Kahan's bound for a polynomial p(L) instead of L, infinite where it says nothing.
+
+    L and p(L) have the same invariant subspaces. With the Chebyshev polynomial of [floor, high], which is small on all
+    that is dropped and grows below, the residual $p(L) X - X (X^\top p(L) X)$ over the gap is hardly more than the
+    error itself, whereas the residual of L overrates what lies at high frequencies by $(\lambda / \delta)^2$.
+    """
+    there = theta.isfinite()
+    high = torch.maximum(A.gershgorin()[1], 2 * floor - theta_k)
+    low = torch.where(wanted, floor, high / 2)
+    first = torch.where(wanted, torch.where(there, theta, theta_k[..., None]).amin(-1), 2 * low - high)
+    rate = torch.acosh(1 + 2 * (low - torch.where(wanted, theta_k, first)) / (high - low))
+    degrees = torch.exp2(torch.log2(SHARPENING / rate).ceil()).clamp(1, MOST_DEGREE)
+    best = torch.full_like(rate, torch.inf)
+    for degree in degrees[wanted].unique().int().tolist():  # powers of two, so that a batch needs few of them
+        Y = chebyshev_filter(A, X, degree, low, high, first)  # p is 1 at its largest
+        dropped = 1 / torch.cosh(degree * torch.acosh(1 + 2 * (low - first) / (high - low)))  # |p| on [floor, high]
+        rounding = 4 * degree * A.n**0.5 * torch.finfo(X.dtype).eps
+        G = X.mT @ Y
+        mu, Q = torch.linalg.eigh((G + G.mT) / 2 + torch.diag_embed((~there).to(X.dtype)))
+        residuals = torch.linalg.vector_norm((Y - X @ G) @ Q, dim=-2) + rounding
+        bound = davis_kahan(share * residuals, mu - dropped[..., None] - rounding)
+        best = torch.where(wanted & (degrees == degree), bound, best)
+    return best
+
+
+def _ritz_inside(A: Operator, basis: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return Ritz values, vectors and residuals inside span(basis) in float64, and which columns are missing."""
+    missing = torch.linalg.vector_norm(basis, dim=-2) == 0  # (*batch, k)
+    order = missing.to(torch.int8).argsort(dim=-1, stable=True)
+    missing = torch.take_along_dim(missing, order, dim=-1)
+    X = torch.take_along_dim(basis.to(torch.float64), order[..., None, :], dim=-1)
+    Q = torch.linalg.qr(X).Q  # of at most n columns
+    X = torch.nn.functional.pad(Q, (0, X.shape[-1] - Q.shape[-1])) * ~missing[..., None, :]
+    AX = A @ X
+    lift = 4 * A.norm_bound()[..., None] + 1
+    H = X.mT @ AX + torch.diag_embed(missing * lift)
+    theta, Y = torch.linalg.eigh((H + H.mT) / 2)
+    X, AX = X @ Y, AX @ Y
+    residuals = torch.linalg.vector_norm(AX - X * theta[..., None, :], dim=-2)
+    absent = torch.arange(X.shape[-1], device=X.device) >= (~missing).sum(-1, keepdim=True)
+    inf = torch.full_like(theta, torch.inf)
+    return torch.where(absent, inf, theta), X, torch.where(absent, inf, residuals), absent

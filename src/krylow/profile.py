@@ -1,0 +1,86 @@
+"""What is known of one graph before it is solved: computed once, when first asked for, and passed on.
+
+The choice of a method reads it and the solvers reuse it: a breadth-first search, the components and the null space that
+they show, the graph without its chains and pendant trees, the estimated fill of a factor, the contrast of weights.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from krylow.linalg.components import NullSpace, null_space
+from krylow.linalg.elimination import Condensed, condense_graph
+from krylow.linalg.fill import Fill, core_fill
+from krylow.operators import Operator, SparseOperator
+from krylow.operators.walks import Walk, components_of, walk
+
+
+class GraphProfile:
+    """The structure of one graph.
+
+    Parameters
+    ----------
+    L
+        Its operator; all but :attr:`null_space` need a sparse one.
+    """
+
+    def __init__(self, L: Operator) -> None:
+        self.operator = L
+
+    @property
+    def _sparse(self) -> SparseOperator:
+        assert isinstance(self.operator, SparseOperator)
+        return self.operator
+
+    @cached_property
+    def search(self) -> Walk:
+        """The breadth-first search of the whole graph: order, components, widest level."""
+        return walk(self._sparse)
+
+    @cached_property
+    def components(self) -> tuple[np.ndarray, int]:
+        """The component of each node ``(n,)``, and their number."""
+        if "core" in self.__dict__ and self.core.components is not None:
+            return self.core.components
+        if "search" in self.__dict__:
+            return self.search.labels, self.search.components
+        return components_of(self._sparse)
+
+    @cached_property
+    def null_space(self) -> NullSpace | None:
+        """The null vectors that the components show; None where the entries are not sparse."""
+        return null_space(self.operator, self.components) if isinstance(self.operator, SparseOperator) else None
+
+    @cached_property
+    def core(self) -> Condensed:
+        """The Schur complement on the nodes that are left without chains and pendant trees."""
+        return condense_graph(self._sparse)
+
+    @cached_property
+    def fill(self) -> Fill:
+        """The estimated fill of a factor."""
+        return core_fill(self.core)
+
+    @property
+    def width(self) -> float:
+        """The widest level set of the search, as a share of the nodes: small where the graph has a geometry."""
+        return self.search.widest
+
+    @cached_property
+    def contrast(self) -> float:
+        """The mean of the degrees over their harmonic mean: 1 if all are alike."""
+        diagonal = self._sparse.diagonal().detach().abs()
+        return float(diagonal.mean() * diagonal[diagonal > 0].reciprocal().mean()) if bool(diagonal.any()) else 1.0
+
+    @cached_property
+    def degree_spread(self) -> float:
+        """The largest degree over the mean; 1 where one is negative, and the diagonal tells nothing."""
+        diagonal = self._sparse.diagonal().detach()
+        return float(diagonal.max() / diagonal.mean()) if bool(diagonal.any()) and bool((diagonal >= 0).all()) else 1.0
+
+    @property
+    def entries(self) -> float:
+        """Entries of L a node, the diagonal among them."""
+        return self._sparse.col.numel() / self.operator.n

@@ -1,0 +1,201 @@
+"""What every solver is asked, and what is done around those of one large graph.
+
+Around them: the null space is read off where it suffices, the nodes are put in an order in which neighbours are near in
+memory, libraries run on one thread, products are counted for the operator, and all of it is undone at the end.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from krylow._checks import InputError
+from krylow._floor import PROOF_LIMIT
+from krylow._memory import empty
+from krylow._random import gaussian
+from krylow._threads import sharing
+from krylow.krylov.pairs import Evidence, Ritz
+from krylow.linalg.components import NullSpace
+from krylow.linalg.rounding import by_construction
+from krylow.operators import Operator, SparseOperator
+from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
+from krylow.operators.sparse import WHOLE
+from krylow.profile import GraphProfile
+from krylow.result import Subspace, from_pairs
+from krylow.solvers._filter import LINE, block_width
+from krylow.solvers._progress import Callback, Watch
+from krylow.solvers._sweeps import in_single, rough
+
+#: Solvers of small graphs stop at this part of tol by their own estimate, so that the certificate, which is stricter,
+#: agrees.
+SAFETY = 0.25
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The lowest frequencies of an operator, and what may be spent on them.
+
+    Attributes
+    ----------
+    operator
+        L, or a batch.
+    k
+        Wanted frequencies; with a cutoff an estimate of their number.
+    profile
+        What is known of the graph.
+    tol
+        Normalised squared subspace error asked for.
+    generator
+        Where randomness comes from; None: a fixed seed.
+    max_products
+        Most products with L; None: the solver's own limit.
+    callback
+        Called after every sweep.
+    cutoff
+        If all frequencies up to this one are wanted.
+    null, communities
+        Of a large graph, in the order of its operator: the null vectors that are known, and the community of each node
+        where the order is by these.
+    """
+
+    operator: Operator
+    k: int
+    profile: GraphProfile
+    tol: float = 1e-3
+    generator: torch.Generator | None = None
+    max_products: int | None = None
+    callback: Callback | None = None
+    cutoff: float | None = None
+    null: NullSpace | None = None
+    communities: Tensor | None = None
+
+    def watch(self, safety: float = 1.0) -> Watch:
+        """Return what reports progress towards that part of tol."""
+        return Watch(self.operator, safety * self.tol, self.callback)
+
+    def seeded(self) -> torch.Generator:
+        """Return the generator, or one with a fixed seed."""
+        return self.generator or torch.Generator(device=self.operator.device).manual_seed(0)
+
+    def is_large(self, beyond: int = PROOF_LIMIT) -> bool:
+        """Return whether L is one graph of more nodes than that, of which k is a small part."""
+        L = self.operator
+        return not L.batch_shape and L.n > beyond and 4 * self.k <= L.n
+
+    def null_vector(self) -> Tensor:
+        """Return a vector ``(n,)`` that L maps to zero wherever that is known of one, nowhere zero itself."""
+        null, L = self.null, self.operator
+        if null is None or not null.count or null.vector.stride(0) == 0:  # ones, which take no memory
+            return torch.ones(1, dtype=torch.float64, device=L.device).expand(L.n)
+        vector = null.vector * L.n**0.5
+        return vector if null.count == null.components else vector.masked_fill_(vector == 0, 1.0)
+
+
+class Solver(ABC):
+    """A method with its settings."""
+
+    #: What it is called in ``method=``.
+    name: ClassVar[str]
+    #: Whether its block on a large graph is cut at a frequency, so that a cutoff needs no k.
+    takes_cutoff: ClassVar[bool] = False
+
+    @abstractmethod
+    def solve(self, problem: Problem) -> Ritz:
+        """Return the lowest Ritz pairs, the k wanted ones first."""
+
+    @abstractmethod
+    def describe(self, problem: Problem) -> str:
+        """Return what it does, in words."""
+
+    def subspace(self, problem: Problem) -> Subspace:
+        """Return the answer without the name of the method; no gradient passes through the iteration."""
+        L = problem.operator
+        why = self.describe(problem)
+        before = L.products, L.passes
+        with torch.no_grad():
+            pairs = self.solve(problem)
+        return from_pairs(L, problem.k, pairs, (L.products - before[0], L.passes - before[1]), why)
+
+
+@sharing()
+def solve_large(
+    problem: Problem, solve: Callable[[Problem], Ritz], *, filtered: bool = True, grouped: bool = False
+) -> Ritz:
+    """Solve for one large graph in an order that is near in memory; read off a null space that suffices.
+
+    ``filtered`` says whether a filter of single precision may be all that needs the entries in that order, and
+    ``grouped`` whether communities are looked for where there is no near order.
+    """
+    A, profile, null = problem.operator, problem.profile, problem.profile.null_space
+    if null is not None and null.lowest and null.count >= problem.k:
+        return null_answer(A, null, problem.k)
+    other = None
+    if isinstance(A, SparseOperator):
+        plain = A.detach()
+        storage = _storage(plain, problem.tol) if filtered else plain.dtype
+        other = reordered_if_it_pays(plain, lambda: profile.search, storage)
+        if other is None and grouped:
+            other = grouped_if_it_pays(plain, storage)
+    if other is None:
+        return solve(replace(problem, null=null)).to(A.dtype)
+    moved = null and null.reordered(other.order)
+    B = other.operator.counting_for(A)
+    pairs = solve(replace(problem, operator=B, null=moved, communities=other.communities))
+    return replace(pairs, X=other.back_(pairs.X.contiguous())).to(A.dtype)
+
+
+def null_answer(L: Operator, null: NullSpace, k: int) -> Ritz:
+    """Return k null vectors of a graph of at least k components: they are the lowest, and need no iteration."""
+    zero = torch.zeros(k, dtype=L.dtype, device=L.device)
+    evidence = Evidence(
+        error=L.n * torch.finfo(L.dtype).eps ** 2,
+        floor=0.0,
+        well_defined=k if null.count == k else 0,
+        residuals=zero.to(torch.float64),
+        proved=by_construction(L),
+        restored=True,
+    )
+    return Ritz(zero, null.basis(k, L.dtype), zero, evidence=evidence)
+
+
+def width_of_block(problem: Problem, block: int | None, *, guards: int | None = None, line: int = LINE) -> int:
+    """Return the columns of a block with guard vectors: ``block`` where that is given."""
+    k, n = problem.k, problem.operator.n
+    if block is not None and block <= k:
+        raise InputError(f"the block's width m must be more than k = {k}, got {block}.")
+    return block_width(k, n, guards=guards, line=line) if block is None else min(block, n)
+
+
+def random_block(problem: Problem, width: int) -> Tensor:
+    """Return a random block in float32, in huge pages: a filter that starts from it overwrites it."""
+    L = problem.operator
+    buffer = empty(L.n, width, dtype=torch.float32, device=L.device)
+    return gaussian(L, width, generator=problem.generator, out=buffer)
+
+
+def sparse_copy(L: Operator) -> SparseOperator:
+    """Return a dense operator of one graph as a sparse one, without a gradient."""
+    matrix = L.detach().to_scipy()
+    parts = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
+    return SparseOperator(*parts, psd=L.psd)
+
+
+def _storage(L: SparseOperator, tol: float) -> torch.dtype:
+    """Return what the entries of L in another order are kept in for a filter; where that does, no other copy is kept.
+
+    Where the error is to be small, float32 has to hold them as they are.
+    """
+    if not in_single(L, tol):
+        return L.dtype
+    kept = L.single_storage()
+    return kept if kept == WHOLE or rough(tol) or _held_by_single(L.values) else L.dtype
+
+
+def _held_by_single(values: Tensor) -> bool:
+    """Return whether float32 holds all values as they are, without another copy of them."""
+    return all(torch.equal(part, part.float().to(part.dtype)) for part in values.split(1 << 16))

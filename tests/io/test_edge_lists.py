@@ -1,0 +1,133 @@
+import networkx
+import numpy as np
+import pytest
+
+from krylow._checks import InputError
+from krylow.io.edge_lists import adjacency, parse_edge_list, rows_of_numbers
+from krylow.io.files import Limit
+
+LIMIT = Limit("a file", 1 << 30)
+
+#: A weighted triangle with a tail: 0-1 (2), 1-2 (0.5), 2-0 (1), 2-3 (4).
+EDGES = [(0, 1, 2.0), (1, 2, 0.5), (2, 0, 1.0), (2, 3, 4.0)]
+MATRIX = np.array([[0, 2, 1, 0], [2, 0, 0.5, 0], [1, 0.5, 0, 4], [0, 0, 4, 0]])
+
+
+def matrix(text, num_nodes=None, **options):
+    edges = parse_edge_list(text, LIMIT)
+    if edges.names is not None:
+        return adjacency(edges.ends, edges.weights, len(edges.names), "a file", **options).toarray(), edges.names
+    rows, numbers = rows_of_numbers(edges.ends, num_nodes)
+    return adjacency(rows, edges.weights, len(numbers), "a file", **options).toarray(), numbers.tolist()
+
+
+@pytest.mark.parametrize("mark", [",", ", ", "\t", ";", " ", "   "])
+@pytest.mark.parametrize("header", ["", "source{0}target{0}weight\n", "a{0}b{0}w\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_dialects(mark, header, end):
+    body = "".join(f"{u}{mark}{v}{mark}{w}\n" for u, v, w in EDGES)
+    text = "# a comment\n% another\n\n" + header.format(mark) + body
+    found, numbers = matrix(text.replace("\n", end))
+    assert np.array_equal(found, MATRIX)
+    assert numbers == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("header", ["", "source,target\n", "x,y\n", "From,To\n"])
+def test_two_columns_have_weight_one(header):
+    found, _ = matrix(header + "".join(f"{u},{v}\n" for u, v, _ in EDGES))
+    assert np.array_equal(found, (MATRIX != 0).astype(float))
+
+
+@pytest.mark.parametrize(("text", "names"), [("a,b,2\nb,c,3\n", ["a", "b", "c"]), ('"x, y",z,2\nz,w,3\n', None)])
+def test_names_are_rows_in_the_order_of_their_first_appearance(text, names):
+    found, got = matrix(text)
+    assert got == (names or ["x, y", "z", "w"])
+    assert np.array_equal(found, [[0, 2, 0], [2, 0, 3], [0, 3, 0]])
+
+
+def test_header_over_names():
+    _, names = matrix("source,target\nsource,b\n")
+    assert names == ["source", "b"]
+    _, names = matrix("alice,bob\nbob,carol\n")
+    assert names == ["alice", "bob", "carol"]
+    _, names = matrix("alice bob 1\nalice carol 2")
+    assert names == ["alice", "bob", "carol"]
+    _, names = matrix("who\twhom\thow much\nalice\tbob\t1\n")
+    assert names == ["alice", "bob"]
+
+
+def test_numbers_and_names_mixed_are_names():
+    assert matrix("1 a\n2 a\n")[1] == ["1", "a", "2"]
+
+
+def test_whole_numbers_written_as_floats_are_numbers():
+    found, numbers = matrix("0.0 1.0 2.0\n1.0000e+00 2.0 3\n")
+    assert numbers == [0, 1, 2]
+    assert found[1, 2] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "num_nodes", "numbers"),
+    [
+        ("0 1\n1 3\n", None, [0, 1, 3]),  # only nodes with an edge
+        ("0 1\n1 3\n", 4, [0, 1, 2, 3]),  # node 2 is isolated
+        ("0 1\n1 3\n", 6, [0, 1, 2, 3, 4, 5]),
+        ("1 2\n2 4\n", 4, [1, 2, 3, 4]),  # counted from 1
+        ("1 2\n2 4\n", 5, [0, 1, 2, 3, 4]),  # counted from 0
+        ("1 2\n2 4\n", 3, [1, 2, 4]),  # neither fits
+        ("-5 7\n7 9000000000000\n", None, [-5, 7, 9000000000000]),
+    ],
+)
+def test_numbers_to_rows(text, num_nodes, numbers):
+    found, got = matrix(text, num_nodes)
+    assert got == numbers
+    u, v = parse_edge_list(text, LIMIT).ends
+    expected = np.zeros_like(found)
+    for a, b in zip(u, v, strict=True):
+        expected[numbers.index(a), numbers.index(b)] = expected[numbers.index(b), numbers.index(a)] = 1
+    assert np.array_equal(found, expected)
+
+
+def test_both_directions_count_once_or_add_up():
+    text = "0 1 2\n1 0 2\n1 2 3\n2 2 5\n2 2 5\n"
+    assert np.array_equal(matrix(text)[0], [[0, 2, 0], [2, 0, 3], [0, 3, 5]])
+    assert np.array_equal(matrix(text, add_up=True)[0], [[0, 4, 0], [4, 0, 3], [0, 3, 10]])
+    with pytest.raises(InputError, match=r"one weight, got 2 and 4 for the same two nodes \(1 such lines\).*--add-up"):
+        matrix("0 1 2\n1 0 4\n")
+
+
+def test_as_networkx_reads_it(tmp_path):
+    graph = networkx.gnm_random_graph(50, 200, seed=3)
+    for i, (u, v) in enumerate(graph.edges):
+        graph.edges[u, v]["weight"] = (i % 7 - 3) / 3  # negative weights too
+    networkx.write_weighted_edgelist(graph, tmp_path / "graph.txt")
+    peer = networkx.to_numpy_array(graph, nodelist=sorted(graph))
+    assert np.array_equal(matrix((tmp_path / "graph.txt").read_text(), 50)[0], peer)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty file"),
+        ("# nothing\n\n", "empty file"),
+        ("1\n2\n", "got 1 column: '1'"),
+        ("1 2 3 4\n", "got 4 columns"),
+        ("This is a letter, and\nno graph.\n", "two nodes on every line, got 'no graph.' on line 2"),
+        ("0,1\n1,2\n2,3,4\n", "two nodes on every line, got '2,3,4' on line 3"),
+        ("# c\n0,1,1\n\n1,2,x\n", "and a weight on every line, got '1,2,x' on line 4"),
+        ("0,1,1\n1,,2\n", "got '1,,2' on line 2"),
+        ("0,1,\n1,2,2\n2,3,\n", "got '0,1,' on line 1"),
+        ("0.25,1.5\n0.5,3\n", "whole numbers or by names, got 0.25: is it a file of signals"),
+        ("0 1 {}\n1 2 {}\n", "got '0 1 {}' on line 1"),
+        ("source,target\n", "column names alone"),
+    ],
+)
+def test_what_is_no_edge_list(text, message):
+    with pytest.raises(InputError, match=f"a file must.*{message}"):
+        matrix(text)
+
+
+@pytest.mark.parametrize("weight", ["nan", "inf", "-inf"])
+def test_weights_must_be_finite(weight):
+    with pytest.raises(InputError, match="finite weights, got 1"):
+        matrix(f"0 1 1\n1 2 {weight}\n")

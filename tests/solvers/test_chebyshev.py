@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+import torch
+from numpy.polynomial import chebyshev
+
+import krylow as kl
+from krylow._random import gaussian
+from krylow.krylov.chebyshev import chebyshev_filter
+from krylow.operators import DenseOperator
+from krylow.solvers.chebyshev import chebyshev_subspace
+from krylow.testing import complete, grid, laplacian_matrix, lowest, random_graph
+
+F64 = torch.float64
+
+
+def scalar(x):
+    return torch.tensor(float(x), dtype=F64)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 5, 30])
+def test_filter_is_the_chebyshev_polynomial(degree):
+    L = laplacian_matrix(random_graph(20, seed=1))
+    lam, U = np.linalg.eigh(L.numpy())
+    low, high, first = lam[6], lam[-1], lam[0]
+    X = gaussian(DenseOperator(L), 3)
+    Y = chebyshev_filter(DenseOperator(L), X, degree, scalar(low), scalar(high), scalar(first))
+    coefficients = np.zeros(degree + 1)
+    coefficients[-1] = 1
+
+    def T(x):
+        return chebyshev.chebval((2 * x - low - high) / (high - low), coefficients)
+
+    expected = U @ np.diag(T(lam) / T(first)) @ U.T @ X.numpy()
+    np.testing.assert_allclose(Y.numpy(), expected, rtol=1e-8, atol=1e-10)
+
+
+def test_a_high_degree_does_not_overflow():
+    L = kl.laplacian(random_graph(20, seed=1))
+    lam = torch.linalg.eigvalsh(L.to_dense())
+    Y = chebyshev_filter(L, gaussian(L, 2), 4000, lam[-2], lam[-1], lam[0])
+    assert Y.isfinite().all()
+    assert float(Y.norm()) > 1e-3
+
+
+def test_filter_cost():
+    L = kl.laplacian(random_graph(20, seed=1))
+    chebyshev_filter(L, gaussian(L, 3), 7, scalar(1), scalar(9), scalar(0))
+    assert (L.products, L.passes) == (21, 7)
+
+
+def test_subspace_converges_and_is_counted():
+    L = laplacian_matrix(random_graph(150, 0.05, seed=1))
+    operator = DenseOperator(L)
+    pairs = chebyshev_subspace(operator, gaussian(operator, 10), 5, tol=1e-10, max_products=20000)
+    U = lowest(L, 5)[1]
+    missed = U - pairs.X[:, :5] @ (pairs.X[:, :5].mT @ U)
+    assert float(missed.square().sum()) / 5 <= 1e-9
+    assert operator.products <= 20000
+
+
+@pytest.mark.parametrize("degree", [4, 20])
+def test_given_degree(degree):
+    L = laplacian_matrix(grid(10, 10))
+    operator = DenseOperator(L)
+    pairs = chebyshev_subspace(operator, gaussian(operator, 9), 6, tol=1e-8, max_products=50000, degree=degree)
+    np.testing.assert_allclose(pairs.theta[:6], lowest(L, 6)[0], atol=1e-5)
+    sweeps = (operator.products - 9) / (9 * (degree + 1))
+    assert sweeps == int(sweeps)
+
+
+def test_one_eigenvalue_in_the_whole_block():
+    operator = DenseOperator(laplacian_matrix(complete(10)) + torch.eye(10, dtype=F64))
+    X = torch.eye(10, dtype=F64)[:, :4] - 0.1  # orthogonal to the constant vector
+    pairs = chebyshev_subspace(operator, X, 2, tol=1e-8, max_products=500)
+    assert pairs.X.isfinite().all()
+    np.testing.assert_allclose(pairs.theta, 11)
+
+
+@pytest.mark.parametrize("k", [4, 20])
+def test_a_cut_inside_copies_that_fill_the_rest_of_the_block_is_named(k):
+    """A cube in ten dimensions: frequencies of 10 and 45 copies."""
+    edge = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=F64)
+    L = torch.zeros(1, 1, dtype=F64)
+    for _ in range(10):
+        L = torch.kron(L, torch.eye(2, dtype=F64)) + torch.kron(torch.eye(len(L), dtype=F64), edge)
+    found = kl.subspace(L, k, method="chebyshev", max_products=10_000)
+    assert found.status is kl.Status.NO_GAP
+    assert int(found.certificate.well_defined) == (1 if k < 11 else 11)

@@ -1,0 +1,196 @@
+"""Multilevel refinement of graphs with a geometry."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from scipy.spatial import cKDTree
+
+import krylow as kl
+from krylow.certificate import Status
+from krylow.solvers import multigrid as multilevel
+from krylow_lab.large.graphs import make
+
+F64 = torch.float64
+
+
+def neighbours(n=3000, seed=0, wide=False):
+    """Ten nearest neighbours in the plane, as scipy's adjacency; ``wide``: with weights over twelve orders."""
+    rng = np.random.default_rng(seed)
+    points = rng.random((n, 2)) * [1.0, 1.7]
+    _, near = cKDTree(points).query(points, 9)
+    rows = np.repeat(np.arange(n), 8)
+    weights = 10 ** rng.uniform(-6, 6, rows.size) if wide else np.ones(rows.size)
+    W = scipy.sparse.csr_array((weights, (rows, near[:, 1:].ravel())), shape=(n, n))
+    return W.maximum(W.T).tocsr()
+
+
+def truth(L, k):
+    """The lowest pairs by scipy's shift-invert Lanczos, to rounding."""
+    start = np.random.default_rng(0).standard_normal(L.shape[0])
+    return scipy.sparse.linalg.eigsh(L.tocsc(), k + 1, sigma=-0.01, v0=start, ncv=4 * k + 20)
+
+
+def error(basis, U, k):
+    return 1 - np.linalg.norm(U[:, :k].T @ basis.double().numpy()) ** 2 / k
+
+
+@pytest.mark.parametrize("kind", ["combinatorial", "normalized"])
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+def test_finds_what_was_asked_for(tol, kind):
+    L = kl.laplacian(neighbours(), kind)
+    lam, U = truth(L.to_scipy(), 12)
+    k = int(np.argmax(np.diff(lam[4:12]))) + 5
+    found = kl.subspace(L, k, method="multilevel", tol=tol)
+    assert found.status == Status.CONVERGED
+    assert error(found.basis, U, k) <= tol
+    assert found.passes <= 120
+    assert float(found.error_bound) <= tol
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-4, 1e-5])
+def test_the_estimate_is_near_the_error(tol):
+    L = kl.laplacian(neighbours())
+    lam, U = truth(L.to_scipy(), 12)
+    k = int(np.argmax(np.diff(lam[4:12]))) + 5
+    found = kl.subspace(L, k, method="multilevel", tol=tol)
+    assert error(found.basis, U, k) <= float(found.error_bound) <= 10 * error(found.basis, U, k)
+
+
+def test_components_and_isolated_nodes():
+    W = scipy.sparse.block_diag([neighbours(1500, 1), neighbours(1200, 2), scipy.sparse.csr_array((20, 20))]).tocsr()
+    L = kl.laplacian(W)
+    lam, U = truth(L.to_scipy(), 30)
+    assert lam[21] < 1e-12 < lam[22]  # two components and twenty isolated nodes
+    k = int(np.argmax(np.diff(lam[22:30]))) + 23
+    found = kl.subspace(L, k, method="multilevel", tol=1e-3)
+    assert found.status == Status.CONVERGED
+    assert error(found.basis, U, k) <= 1e-3
+
+
+@pytest.mark.parametrize(("tol", "products"), [(1e-3, 300), (1e-8, 600)])
+def test_a_gap_that_products_did_not_suffice_to_show_is_not_denied(tol, products):
+    L = make("grid", 5000, 0)
+    assert kl.subspace(L, 20, method="multilevel", tol=tol).status == Status.CONVERGED
+    assert kl.subspace(L, 20, method="multilevel", tol=tol, max_products=products).status == Status.MAX_STEPS
+
+
+def test_wide_weights_do_no_harm():
+    L = kl.laplacian(neighbours(2500, wide=True))
+    found = kl.subspace(L, 6, method="multilevel", max_products=20000)
+    assert found.basis.isfinite().all()
+    torch.testing.assert_close(found.basis.mT @ found.basis, torch.eye(6, dtype=F64), rtol=0, atol=1e-8)
+
+
+def test_auto_takes_it_for_a_geometry_and_says_so():
+    found = kl.subspace(kl.laplacian(neighbours(5000)), 4)
+    assert found.method == "multilevel"
+    assert "coarser graphs are like it" in found.why
+
+
+def test_float32_and_a_gradient_is_recorded():
+    W = neighbours(2600)
+    found = kl.subspace(kl.laplacian(W.astype(np.float32)), 4, method="multilevel")
+    assert found.basis.dtype == torch.float32
+    coo = W.tocoo()
+    edges = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
+    w = torch.ones(edges.shape[1], dtype=F64, requires_grad=True)
+    assert kl.subspace(kl.laplacian((edges, w)), 4, method="multilevel").basis.requires_grad
+
+
+def test_copies_of_a_graph():
+    """Each frequency six times: all copies are found, and a cut between copies is said to be none."""
+    W = scipy.sparse.csr_array(scipy.sparse.block_diag([neighbours(600, 3)] * 6))
+    L = kl.laplacian(W)
+    lam, U = np.linalg.eigh(kl.laplacian(neighbours(600, 3)).to_dense().numpy())
+    assert lam[3] - lam[2] > 0.05 * lam[3]
+    whole = kl.subspace(L, 18, method="multilevel")
+    assert whole.status == Status.CONVERGED
+    basis = np.kron(np.eye(6), U[:, :3])
+    assert 1 - np.linalg.norm(basis.T @ whole.basis.numpy()) ** 2 / 18 <= 1e-3
+    part = kl.subspace(L, 15, method="multilevel")
+    assert part.status == Status.NO_GAP
+    assert int(part.certificate.well_defined) == 12
+    assert part.passes <= 2000
+
+
+def star(copies, a, b):
+    """Grids that are joined at a hub by one of their corners, the hub last."""
+    paths = [scipy.sparse.diags_array([np.ones(side - 1)] * 2, offsets=[-1, 1]) for side in (a, b)]
+    arm = scipy.sparse.kron(paths[0], scipy.sparse.eye_array(b)) + scipy.sparse.kron(
+        scipy.sparse.eye_array(a), paths[1]
+    )
+    W = scipy.sparse.lil_array(scipy.sparse.block_diag([arm] * copies + [scipy.sparse.csr_array((1, 1))]))
+    W[-1, np.arange(copies) * a * b] = 1.0
+    return scipy.sparse.csr_array(W.maximum(W.T)), arm
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+def test_copies_of_a_frequency_are_all_found(tol):
+    """A recurrence of few starts finds few of them, and the gap behind those looks like any other."""
+    copies, n = 8, 30 * 33
+    W, arm = star(copies, 30, 33)
+    L = scipy.sparse.diags_array(arm.sum(axis=1)).toarray() - arm.toarray()
+    L[0, 0] += 1.0  # vectors that vanish at the hub: those of one arm, in any proportion of sum zero
+    v = np.linalg.eigh(L)[1][:, 0]
+    proportion = np.linalg.qr(np.c_[np.ones(copies), np.eye(copies)[:, 1:]])[0][:, 1:]
+    U = np.c_[np.ones(copies * n + 1), np.r_[np.kron(proportion, v[:, None]), np.zeros((1, copies - 1))]]
+    U /= np.linalg.norm(U, axis=0)
+    sub = kl.subspace(kl.laplacian(W), copies, tol=tol, method="multilevel")
+    assert sub.status is Status.CONVERGED
+    assert error(sub.basis, U, copies) <= tol
+
+
+def test_no_gap_is_said_inside_copies_of_a_frequency():
+    W, _ = star(8, 30, 33)
+    assert kl.subspace(kl.laplacian(W), 5, method="multilevel").status is Status.NO_GAP
+    assert kl.subspace(kl.laplacian(W), 13, method="multilevel").status is Status.NO_GAP
+
+
+def test_copies_that_are_coarsened_in_another_order_are_not_missed():
+    """Seven squares in a row, each frequency about seven times or fourteen: k lies inside such a group."""
+    rng, side = np.random.default_rng(0), 40
+    path = scipy.sparse.diags_array([np.ones(side - 1)] * 2, offsets=[-1, 1])
+    square = scipy.sparse.csr_array(scipy.sparse.kronsum(path, path))
+    W = scipy.sparse.lil_array(scipy.sparse.block_diag([square] * 7))
+    for copy in range(6):
+        i, j = side**2 * copy + rng.integers(side**2), side**2 * (copy + 1) + rng.integers(side**2)
+        W[i, j] = W[j, i] = 1.0
+    order = rng.permutation(W.shape[0])
+    L = kl.laplacian(scipy.sparse.csr_array(W)[order][:, order])
+    values, U = scipy.sparse.linalg.eigsh(L.to_scipy(), 42, sigma=-1e-6, v0=rng.random(L.n), ncv=126, tol=1e-12)
+    U = U[:, np.argsort(values)]
+    for k in range(33, 40):
+        found = kl.subspace(L, k, method="multilevel")
+        assert found.status == Status.NO_GAP or error(found.basis, U, k) <= 1e-3
+
+
+def test_cycles_that_do_not_pay_with_one_guard_are_tried_with_more(monkeypatch):
+    widths, run = [], multilevel.run_cycles
+
+    def tried(block, *arguments, **options):
+        widths.append(block.X.shape[1])
+        return None if len(widths) == 1 else run(block, *arguments, **options)
+
+    monkeypatch.setattr(multilevel, "run_cycles", tried)
+    L = make("grid", 6000, 0)
+    found = kl.subspace(L, 7, method="multilevel", tol=1e-6)
+    assert widths == [8, 16]
+    assert found.status is Status.CONVERGED
+    widths.clear()
+    kl.subspace(L, 11, method="multilevel", tol=1e-3)  # five guards: sweeps go on
+    assert widths == [16]
+
+
+@pytest.mark.parametrize(("seed", "k"), [(0, 6), (1, 4), (2, 6), (3, 15)])
+def test_errors_are_not_underrated_where_there_are_self_loops(seed, k):
+    """Aggregates overrate differences over edges, and not self-loops, which are a good part of a frequency."""
+    rng, n = np.random.default_rng(seed), 5000
+    loops = np.zeros(n)
+    loops[rng.integers(n, size=n // 20)] = 3 * rng.random(n // 20)
+    L = kl.laplacian(neighbours(n, seed) + scipy.sparse.diags_array(loops), "generalized")
+    _, U = truth(L.to_scipy(), k)
+    for tol in (1e-3, 1e-6):
+        found = kl.subspace(L, k, method="multilevel", tol=tol)
+        assert found.status == Status.CONVERGED
+        assert error(found.basis, U, k) <= float(found.error_bound)
