@@ -219,16 +219,10 @@ def _certify(
     total = torch.linalg.vector_norm(residuals, dim=-1)  # infinite where a column is missing
     noise = GAP_EPS * L.n**0.5 * eps * norm  # (*batch,)
     everything = L.sizes <= kept
-
-    unknown = torch.full_like(theta_k, torch.inf)
-    following = unknown if following is None else following.detach().to(theta_k.dtype)
-    lost = following.isinf() & ~everything
-    if bool(lost.any()):
-        lowest, residual = complement_probe(A, X)
-        following = torch.where(lost, lowest, following)
-        following_residual = residual if following_residual is None else torch.where(lost, residual, following_residual)
     proved = exact or (L.n <= PROOF_LIMIT and not isinstance(L, FunctionOperator))
     factored = proved or L.n <= PROBE_STEPS  # so few products of a function cost no more than an estimate
+
+    following, following_residual = _following(A, X, following, following_residual, everything)
     below = torch.zeros_like(everything)  # whether the complement is known to reach below the cut
     if exact:
         floor = following - noise / GAP_EPS
@@ -240,26 +234,22 @@ def _certify(
     if cutoff is not None:  # a floor under the cutoff does not tell how many eigenvalues lie below that
         floor = torch.where(floor >= cutoff, floor, torch.full_like(floor, -torch.inf))
 
-    gap = floor - theta_k
-    no_gap = gap <= noise
+    no_gap = floor - theta_k <= noise
     share = (basis.shape[-1] / kept.clamp(min=1)).sqrt()[..., None]  # the mean is over the columns that are meant
-    gaps = torch.where(
-        no_gap[..., None], torch.zeros_like(theta), torch.where(absent, gap[..., None], floor[..., None] - theta)
-    )
-    error = davis_kahan(share * residuals, gaps) + LEAST_BOUND
+    error = _davis_kahan(floor, theta_k, theta, share * residuals, no_gap)
     loose = (error > tol) & ~no_gap & floor.isfinite() & ~missing.any(-1)
     if bool(loose.any()):
         error = torch.minimum(error, _filtered_bound(A, X, theta, theta_k, floor, share, loose) + LEAST_BOUND)
     error = (error.sqrt() + entry_error(L, theta, floor)).square()
     error = torch.where(everything, torch.full_like(error, LEAST_BOUND), error)
     error = torch.where(missing.any(-1), torch.full_like(error, torch.inf), error)
-    small = total <= eps**SETTLED_POWER * norm
-    tied = no_gap & small & ~below
+    settled = no_gap & (total <= eps**SETTLED_POWER * norm)
+    tied = settled & ~below
     if not factored:  # a guard that has not settled shows no gap either, but does not show that there is none
         tied = tied & (following - theta_k <= 10 * total + noise)
     codes = torch.full_like(L.sizes, Status.MAX_STEPS)
     codes[tied] = Status.NO_GAP
-    codes[no_gap & small & below] = Status.MISSED
+    codes[settled & below] = Status.MISSED
     codes[error <= max(tol, LEAST_BOUND)] = Status.CONVERGED
     codes[missing.any(-1)] = Status.BREAKDOWN
     return Certificate(
@@ -270,6 +260,26 @@ def _certify(
         proved=proved,
         well_defined=_well_defined(theta, residuals, noise, no_gap, kept),
     )
+
+
+def _following(
+    A: Operator, X: Tensor, following: Tensor | None, residual: Tensor | None, everything: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Return the (k+1)-st Ritz value and its residual; those of a Lanczos run in the complement where none is given."""
+    unknown = X.new_full(everything.shape, torch.inf)
+    following = unknown if following is None else following.detach().to(X.dtype)
+    lost = following.isinf() & ~everything
+    if bool(lost.any()):
+        lowest, own = complement_probe(A, X)
+        following = torch.where(lost, lowest, following)
+        residual = own if residual is None else torch.where(lost, own, residual)
+    return following, residual
+
+
+def _davis_kahan(floor: Tensor, theta_k: Tensor, theta: Tensor, residuals: Tensor, no_gap: Tensor) -> Tensor:
+    """Return Davis and Kahan's bound with the floor for lambda_{k+1}, infinite where there is no gap."""
+    gaps = torch.where(theta.isinf(), (floor - theta_k)[..., None], floor[..., None] - theta)
+    return davis_kahan(residuals, torch.where(no_gap[..., None], torch.zeros_like(theta), gaps)) + LEAST_BOUND
 
 
 def _well_defined(theta: Tensor, residuals: Tensor, noise: Tensor, no_gap: Tensor, kept: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import nn
 from krylow.nn import TokenGraph
 from krylow.nn.equal_tokens import equal_tokens
 from krylow.nn.graph_learning import KINDS
-from krylow.nn.token_filters import Band, exact_filter, krylov_filter
+from krylow.nn.token_filters import Band, KrylovSettings, exact_filter, krylov_filter
 
 F64 = torch.float64
 REPEATED = ([1], [1, 3, 5], [1, 1, 3, 3], [0, 1, 2, 3, 4, 5, 6, 7] * 2)
@@ -64,12 +64,12 @@ class TestFilter:
             graph = TokenGraph(points(repeated, scale=scale, seed=seed), None, "normalized")
             x = draw(1, 8 + len(repeated), 2, seed=seed)
             torch.testing.assert_close(
-                krylov_filter(graph, x, band, 8), exact_filter(graph, x, band), rtol=0, atol=1e-6
+                krylov_filter(graph, x, band, KrylovSettings(8)), exact_filter(graph, x, band), rtol=0, atol=1e-6
             )
 
     def test_all_frequencies_are_all(self):
         graph, x = TokenGraph(points([1, 1]), None, "normalized"), draw(1, 10, 2)
-        torch.testing.assert_close(krylov_filter(graph, x, Band(k=10), 10), x)
+        torch.testing.assert_close(krylov_filter(graph, x, Band(k=10), KrylovSettings(10)), x)
 
     def test_a_matching_graph_needs_few_vectors(self):
         # Words of two sentences far from each other but where they are the same: all differences have frequency 1, and
@@ -77,8 +77,10 @@ class TestFilter:
         words = 4 * draw(1, 16, 8)
         graph, x = TokenGraph(words[:, [*range(16), *range(12)]], None, "normalized"), draw(1, 28, 3)
         exact = exact_filter(graph, x, Band(cutoff=0.5))
-        torch.testing.assert_close(krylov_filter(graph, x, Band(cutoff=0.5), 4), exact, rtol=0, atol=1e-6)
-        found_one = krylov_filter(graph, x, Band(cutoff=0.5), 4, merge_equal=False)
+        torch.testing.assert_close(
+            krylov_filter(graph, x, Band(cutoff=0.5), KrylovSettings(4)), exact, rtol=0, atol=1e-6
+        )
+        found_one = krylov_filter(graph, x, Band(cutoff=0.5), KrylovSettings(4, merge_equal=False))
         assert (found_one - exact).norm() > 0.3 * exact.norm()
 
     @pytest.mark.parametrize("band", [Band(k=3), Band(cutoff=0.5)])
@@ -86,7 +88,7 @@ class TestFilter:
         where = [*range(8), 1, 1, 5]
         x, c = draw(1, 11, 2, seed=1), draw(1, 11, 2, seed=2)
         grads = []
-        for run in (exact_filter, lambda *given: krylov_filter(*given, 8)):
+        for run in (exact_filter, lambda *given: krylov_filter(*given, KrylovSettings(8))):
             words = (0.6 * draw(1, 8, 4)).requires_grad_()
             signal = x.clone().requires_grad_()
             (c * run(TokenGraph(words[:, where], None, "normalized"), signal, band)).sum().backward()

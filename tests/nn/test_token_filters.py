@@ -8,7 +8,7 @@ from krylow.krylov.lanczos import lanczos
 from krylow.krylov.ritz import ritz
 from krylow.nn import RootProbe, TokenGraph
 from krylow.nn.graph_learning import KINDS
-from krylow.nn.token_filters import Band, Relaxation, exact_filter, krylov_filter, start_block
+from krylow.nn.token_filters import Band, KrylovSettings, Relaxation, exact_filter, krylov_filter, start_block
 from krylow.testing import lowest, projector
 
 F64 = torch.float64
@@ -54,7 +54,7 @@ class TestKrylov:
 
         def run(points, x):
             graph = TokenGraph(points, None, "normalized")
-            return krylov_filter(graph, x, Band(k=2), 4, relaxation=relaxation, through_recurrence=True)
+            return krylov_filter(graph, x, Band(k=2), KrylovSettings(4, relaxation=relaxation, through_recurrence=True))
 
         assert gradcheck(run, (points.requires_grad_(), x.requires_grad_()), rtol=1e-2)
 
@@ -63,7 +63,7 @@ class TestKrylov:
         graph, x = TokenGraph(0.7 * draw(1, 9, 2), None, "normalized"), draw(1, 9, 2, seed=1)
 
         def run(gamma1, gamma2, x):
-            return krylov_filter(graph, x, band, 4, relaxation=Relaxation(gamma1, gamma2))
+            return krylov_filter(graph, x, band, KrylovSettings(4, relaxation=Relaxation(gamma1, gamma2)))
 
         gamma1, gamma2 = (1 + 0.2 * draw(4, seed=s).abs() * sign for s, sign in ((2, -1), (3, 1)))
         inputs = (gamma1.requires_grad_(), gamma2.requires_grad_(), x.requires_grad_())
@@ -76,9 +76,9 @@ class TestKrylov:
         gammas = Relaxation(torch.full((5,), 0.9, dtype=F64), torch.full((5,), 1.1, dtype=F64))
         literal = lanczos(graph.laplacian(), start_block(graph, 1), 5, gamma1=gammas.gamma1, gamma2=gammas.gamma2)
         U = ritz(literal, 2)[1]
-        ours = krylov_filter(graph, x, Band(k=2), 5, relaxation=gammas)
+        ours = krylov_filter(graph, x, Band(k=2), KrylovSettings(5, relaxation=gammas))
         torch.testing.assert_close(ours, U @ (U.mT @ x), rtol=0, atol=1e-8)
-        assert (ours - krylov_filter(graph, x, Band(k=2), 5)).abs().max() > 1e-3
+        assert (ours - krylov_filter(graph, x, Band(k=2), KrylovSettings(5))).abs().max() > 1e-3
 
     def test_the_probe_on_H_is_the_one_on_L(self):
         graph, x = TokenGraph(0.5 * draw(1, 40, 3), None, "normalized"), draw(1, 40, 4, seed=1)
@@ -92,9 +92,9 @@ class TestKrylov:
             roots_on_H.log_rho.copy_(roots.log_rho + (mean / H.diagonal(dim1=-2, dim2=-1).mean()).log())
         L = graph.laplacian()
         U = ritz(lanczos(L, roots(L, z), 5, gamma1=gammas.gamma1, gamma2=gammas.gamma2), 2)[1]
-        ours = krylov_filter(graph, x, Band(k=2), 5, relaxation=gammas, probe=roots_on_H, probe_steps=3)
+        ours = krylov_filter(graph, x, Band(k=2), KrylovSettings(5, relaxation=gammas, probe=roots_on_H, probe_steps=3))
         torch.testing.assert_close(ours, U @ (U.mT @ x), rtol=0, atol=1e-8)
-        assert (ours - krylov_filter(graph, x, Band(k=2), 5, relaxation=gammas)).abs().max() > 1e-2
+        assert (ours - krylov_filter(graph, x, Band(k=2), KrylovSettings(5, relaxation=gammas))).abs().max() > 1e-2
 
     def test_the_gradient_is_close_to_the_exact_one_long_before_the_basis_is_complete(self):
         x, c = draw(2, 40, 3, seed=1), draw(2, 40, 3, seed=2)
@@ -102,7 +102,7 @@ class TestKrylov:
         grads = []
         for run in (
             lambda graph: exact_filter(graph, x, Band(k=4)),
-            lambda graph: krylov_filter(graph, x, Band(k=4), 24),
+            lambda graph: krylov_filter(graph, x, Band(k=4), KrylovSettings(24)),
         ):
             g = points.clone().requires_grad_()
             (c * run(TokenGraph(g, None, "normalized"))).sum().backward()
@@ -114,7 +114,7 @@ class TestKrylov:
         grads = []
         for dtype, run in (
             (F64, lambda graph, x: exact_filter(graph, x, Band(k=6))),
-            (torch.float32, lambda graph, x: krylov_filter(graph, x, Band(k=6), 32)),
+            (torch.float32, lambda graph, x: krylov_filter(graph, x, Band(k=6), KrylovSettings(32))),
         ):
             g = points.detach().to(dtype, copy=True).requires_grad_()
             (c.to(dtype) * run(TokenGraph(g, None, "normalized"), x.to(dtype))).sum().backward()
@@ -130,7 +130,7 @@ class TestKrylov:
         for relaxation in (None, Relaxation(one, one)):
             g = points.clone().requires_grad_()
             graph = TokenGraph(g, None, "normalized")
-            (c * krylov_filter(graph, x, band, 20, relaxation=relaxation)).sum().backward()
+            (c * krylov_filter(graph, x, band, KrylovSettings(20, relaxation=relaxation))).sum().backward()
             grads.append(g.grad)
         assert grads[0].norm() > 0
         torch.testing.assert_close(grads[1], grads[0])
@@ -141,8 +141,8 @@ class TestKrylov:
         sizes = []
         for run in (
             lambda graph: exact_filter(graph, x, Band(cutoff=0.5)),
-            lambda graph: krylov_filter(graph, x, Band(cutoff=0.5), 20),
-            lambda graph: krylov_filter(graph, x, Band(cutoff=0.5), 20, through_recurrence=True),
+            lambda graph: krylov_filter(graph, x, Band(cutoff=0.5), KrylovSettings(20)),
+            lambda graph: krylov_filter(graph, x, Band(cutoff=0.5), KrylovSettings(20, through_recurrence=True)),
         ):
             g = points.clone().requires_grad_()
             (c * run(TokenGraph(g, None, "normalized"))).sum().backward()
@@ -157,8 +157,8 @@ class TestKrylov:
         x = draw(1, 60, 3, seed=5)
         lam = torch.linalg.eigvalsh(graph.laplacian().to_dense())
         assert int((lam > 0.5).sum()) == 4
-        y = krylov_filter(graph, x, Band(cutoff=0.5), 12, block_size=block_size)
-        kept = krylov_filter(graph, x, Band(k=12), 12, block_size=block_size)
+        y = krylov_filter(graph, x, Band(cutoff=0.5), KrylovSettings(12, block_size=block_size))
+        kept = krylov_filter(graph, x, Band(k=12), KrylovSettings(12, block_size=block_size))
         error, lost = ((a - exact_filter(graph, x, Band(cutoff=0.5))).norm() / x.norm() for a in (y, kept))
         assert error < 0.1
         assert lost > 0.5
@@ -170,7 +170,9 @@ class TestKrylov:
             points[0, i + 1] = points[0, i] + (-torch.tensor(weight, dtype=F64).log()).sqrt()
         graph, x = TokenGraph(points, None, "combinatorial"), draw(1, 30, 2)
         one = torch.ones(5, dtype=F64)
-        y = krylov_filter(graph, x, Band(cutoff=0.5), 5, relaxation=Relaxation(one, one) if relaxed else None)
+        y = krylov_filter(
+            graph, x, Band(cutoff=0.5), KrylovSettings(5, relaxation=Relaxation(one, one) if relaxed else None)
+        )
         torch.testing.assert_close(y, exact_filter(graph, x, Band(cutoff=0.5)))
         assert (y[0, 9:11] - x[0, 9:11]).abs().max() < 1e-8
         assert (y[0, 3] - y[0, 4]).abs().max() < 1e-8
@@ -179,8 +181,8 @@ class TestKrylov:
         points = torch.tensor([[0.0], [30.0], [60.0]], dtype=F64).repeat_interleave(4, 0)[None]  # three K4
         graph, x = TokenGraph(points, None, "combinatorial"), draw(1, 12, 2)
         exact = exact_filter(graph, x, Band(k=3))
-        torch.testing.assert_close(krylov_filter(graph, x, Band(k=3), 8, block_size=4), exact)
-        assert (krylov_filter(graph, x, Band(k=3), 8) - exact).abs().max() > 0.1
+        torch.testing.assert_close(krylov_filter(graph, x, Band(k=3), KrylovSettings(8, block_size=4)), exact)
+        assert (krylov_filter(graph, x, Band(k=3), KrylovSettings(8)) - exact).abs().max() > 0.1
 
     @pytest.mark.parametrize("repeated", [[1, 3, 5], [1, 1, 3, 3]])
     @pytest.mark.parametrize("kind", KINDS)
@@ -191,19 +193,21 @@ class TestKrylov:
             points = 0.5 * draw(1, 8, 4, seed=seed)[:, [*range(8), *repeated]]
             x = draw(1, n, 2, seed=seed)
             graph = TokenGraph(points, None, kind)
-            ours = krylov_filter(graph, x, Band(k=4), 12, relaxation=relaxation)
+            ours = krylov_filter(graph, x, Band(k=4), KrylovSettings(12, relaxation=relaxation))
             if kind == "normalized":  # the repeated frequency is the highest, so that none of the kept ones is missed
                 torch.testing.assert_close(ours, exact_filter(graph, x, Band(k=4)), rtol=0, atol=1e-6)
-            torch.testing.assert_close(ours, krylov_filter(graph, x, Band(k=4), 12))
+            torch.testing.assert_close(ours, krylov_filter(graph, x, Band(k=4), KrylovSettings(12)))
             # Padding changes the order of sums, and so the rounding by which a full space seems to go on.
             padded = TokenGraph(torch.cat([points, draw(1, 6, 4)], 1), (torch.arange(n + 6) < n)[None], kind)
-            y = krylov_filter(padded, torch.cat([x, torch.zeros(1, 6, 2)], 1), Band(k=4), 12, relaxation=relaxation)
+            y = krylov_filter(
+                padded, torch.cat([x, torch.zeros(1, 6, 2)], 1), Band(k=4), KrylovSettings(12, relaxation=relaxation)
+            )
             torch.testing.assert_close(y[:, :n], ours, rtol=0, atol=1e-6)
 
     def test_factors_act_where_the_space_is_not_full(self):
         graph, x = TokenGraph(draw(1, 20, 4), None, "normalized"), draw(1, 20, 2)
         relaxation = Relaxation(torch.full((12,), 0.9, dtype=F64), torch.full((12,), 1.1, dtype=F64))
-        ours, plain = (krylov_filter(graph, x, Band(k=4), 12, relaxation=r) for r in (relaxation, None))
+        ours, plain = (krylov_filter(graph, x, Band(k=4), KrylovSettings(12, relaxation=r)) for r in (relaxation, None))
         assert (ours - plain).norm() > 0.01 * plain.norm()
 
 

@@ -11,6 +11,7 @@ from krylow.nn.graph_learning import GraphLearning, TokenGraph, without_padding
 from krylow.nn.probes import Probe
 from krylow.nn.token_filters import (
     Band,
+    KrylovSettings,
     Relaxation,
     chebyshev_filter,
     exact_filter,
@@ -228,14 +229,16 @@ class LowPassAttention(nn.Module):
             graph,
             v,
             self.band,
-            self.m,
-            block_size=self.block_size if self.filter == "block" else 1,
-            relaxation=self.relaxation,
-            probe=self.probe,
-            probe_steps=0 if self.probe is None else self.probe_steps,
-            merge_equal=self.merge_equal,
-            literal=self.literal,
-            through_recurrence=self.gradient == "recurrence",
+            KrylovSettings(
+                self.m,
+                block_size=self.block_size if self.filter == "block" else 1,
+                relaxation=self.relaxation,
+                probe=self.probe,
+                probe_steps=0 if self.probe is None else self.probe_steps,
+                merge_equal=self.merge_equal,
+                literal=self.literal,
+                through_recurrence=self.gradient == "recurrence",
+            ),
             generator=generator,
         )
 

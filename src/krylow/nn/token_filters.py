@@ -81,34 +81,12 @@ def start_block(graph: TokenGraph, columns: int, *, generator: torch.Generator |
     return z if graph.mask is None else z * graph.mask[..., None]
 
 
-def krylov_filter(
-    graph: TokenGraph,
-    x: Tensor,
-    band: Band,
-    m: int,
-    *,
-    block_size: int = 1,
-    relaxation: Relaxation | None = None,
-    probe: Probe | None = None,
-    probe_steps: int = 0,
-    merge_equal: bool = True,
-    literal: bool = False,
-    through_recurrence: bool = False,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """Return the signal filtered inside a Krylov space of the graph, ``(batch, n, c)``.
+@dataclass(frozen=True)
+class KrylovSettings:
+    """How a Krylov space of a graph is made and what is taken from it.
 
-    Exact for a complete basis, unless ``literal``. Costs m passes over each graph from one vector, m / b from a block
-    of b, and one more; a graph is made from its points when needed, and never kept.
-
-    Parameters
+    Attributes
     ----------
-    graph
-        Points ``(batch, n, D)``.
-    x
-        ``(batch, n, c)`` signal, zero on padding.
-    band
-        What to keep.
     m
         Basis vectors.
     block_size
@@ -117,11 +95,9 @@ def krylov_filter(
         Factors of the relaxed recurrence, which changes the Ritz vectors inside the space and not the space. The
         recurrence commutes with a change of basis: it runs on the m x m matrix H, from the first unit vector. Where a
         graph has no more than m different frequencies the space is full, and the exact Ritz vectors are taken.
-    probe
-        What makes the relaxed recurrence's start from a random vector. None: the random one itself. It runs on H too,
-        from the first unit vector, and scales by H's own bounds.
-    probe_steps
-        Basis vectors for the probe, beside the m.
+    probe, probe_steps
+        What makes the relaxed recurrence's start from a random vector, on H too, and the basis vectors it has beside
+        the m. None: the random vector itself.
     merge_equal
         Whether the basis is of what equal tokens have in common, on normalized Laplacians: their differences have the
         highest frequency, 1, and are dropped without being looked for.
@@ -131,39 +107,51 @@ def krylov_filter(
         the space is always dropped.
     through_recurrence
         Whether to differentiate the basis too, on a tape; the probe then runs on L, and nothing is merged.
-    generator
-        Source of the random start; None: a fixed one.
     """
-    signal, z = x, start_block(graph, block_size, generator=generator)
+
+    m: int
+    block_size: int = 1
+    relaxation: Relaxation | None = None
+    probe: Probe | None = None
+    probe_steps: int = 0
+    merge_equal: bool = True
+    literal: bool = False
+    through_recurrence: bool = False
+
+
+def krylov_filter(
+    graph: TokenGraph, x: Tensor, band: Band, settings: KrylovSettings, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Return the signal filtered inside a Krylov space of the graph, ``(batch, n, c)``, x being zero on padding.
+
+    Exact for a complete basis, unless ``literal``. Costs m passes over each graph from one vector, m / b from a block
+    of b, and one more; a graph is made from its points when needed, and never kept. The start is random, from
+    ``generator``; None: a fixed one.
+    """
+    m, literal, on_tape = settings.m, settings.literal, settings.through_recurrence
+    signal, z = x, start_block(graph, settings.block_size, generator=generator)
     tokens = None if literal else equal_tokens(graph)
-    mergeable = merge_equal and graph.kind == "normalized" and not through_recurrence
+    mergeable = settings.merge_equal and graph.kind == "normalized" and not on_tape
     merged = tokens is not None and mergeable and bool(tokens.repeated.any())
     if tokens is not None and merged:
         x, z = tokens.mean(x), tokens.mean(z)
-        space = _krylov_space(graph, z, m + probe_steps, tokens)
-    elif through_recurrence:
-        space = _space_on_tape(graph, z, m, probe)
+    if on_tape:
+        space = _space_on_tape(graph, z, m, settings.probe)
     else:
-        space = _krylov_space(graph, z, m + probe_steps, None)
+        space = _krylov_space(graph, z, m + settings.probe_steps, tokens if merged else None)
     sign = torch.ones_like(space.mu)
     if band.k is None and not literal:
         sign = torch.where((space.rest > 0) & (space.mu <= band.cutoff), -sign, sign)
     dropped = band.k is not None or literal
     keeps = None if dropped else ((1 - sign) / 2)[:, None, None]  # the response to the rest, 0 or 1
-    A, live = sign[:, None, None] * space.H, space.live
-    C = _lowest(A, live, band, sign)  # carries the graph's gradient
-    B, inside = (C, A) if through_recurrence else (C.detach(), A.detach())
-    if relaxation is not None:
-        longest = _sizes(graph) if literal else None
-        relaxed = _relaxed(inside, live, band, sign, relaxation, None if through_recurrence else probe, longest)
-        relaxed = nn.functional.pad(relaxed, (0, B.shape[-1] - relaxed.shape[-1]))
-        if tokens is None:  # at exactly 1 on a full space the recurrence would go on with rounding
-            B = torch.where(_neutral(relaxation) if probe is None else B.new_zeros(1, dtype=torch.bool), B, relaxed)
-        else:  # a full space leaves nothing out, and its Ritz vectors are exact; the last relaxed residual lies in it
-            full = tokens.different + (0 if merged else tokens.repeated) <= m
-            B = torch.where(full[:, None, None], B, relaxed)
+    A = sign[:, None, None] * space.H
+    C = _lowest(A, space.live, band, sign)  # carries the graph's gradient
+    B = C if on_tape else C.detach()
+    if settings.relaxation is not None:
+        full = None if tokens is None else tokens.different + (0 if merged else tokens.repeated) <= m
+        B = _relaxed_basis(B, A if on_tape else A.detach(), space.live, band, sign, settings, _sizes(graph), full)
     y: Tensor
-    if through_recurrence:
+    if on_tape:
         y = _response(x, space.Q @ B, keeps)
     else:
         # Kept frequencies may lie on both sides of a rest that is dropped although it is in the band: no gap to it.
@@ -175,6 +163,31 @@ def krylov_filter(
         everything = n <= band.k if band.k is not None else torch.full_like(n, band.cutoff >= 1)
         y = y + everything[:, None, None] * (signal - x)
     return y
+
+
+def _relaxed_basis(
+    B: Tensor,
+    A: Tensor,
+    live: Tensor,
+    band: Band,
+    sign: Tensor,
+    settings: KrylovSettings,
+    sizes: Tensor,
+    full: Tensor | None,
+) -> Tensor:
+    """Return the relaxed recurrence's Ritz vectors in the place of B, but for graphs whose Krylov space is ``full``.
+
+    A full space leaves nothing out, and its Ritz vectors are exact; the last relaxed residual lies in it.
+    """
+    relaxation, probe = settings.relaxation, None if settings.through_recurrence else settings.probe
+    assert relaxation is not None
+    found = _relaxed(A, live, band, sign, relaxation, probe, sizes if settings.literal else None)
+    found = nn.functional.pad(found, (0, B.shape[-1] - found.shape[-1]))
+    if full is not None:
+        return torch.where(full[:, None, None], B, found)
+    if settings.probe is not None:
+        return found
+    return torch.where(_neutral(relaxation), B, found)  # at 1 on a full space the recurrence would go on with rounding
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from krylow.nn.graph_learning import GraphLearning
-from krylow.nn.token_filters import Band, Relaxation, exact_filter, kernel_filter, krylov_filter
+from krylow.nn.token_filters import Band, KrylovSettings, Relaxation, exact_filter, kernel_filter, krylov_filter
 from krylow.training import generator
 from krylow_lab.markdown import table
 from krylow_lab.parallel import Report
@@ -158,7 +158,7 @@ def operators(name: str, folder: str | Path, pairs: int = 32) -> list[dict[str, 
             for basis, gammas in (("lanczos", None), ("unrolled", Relaxation(1 - START, 1 + START))):
                 for merge, suffix in ((True, ""), (False, "_not_merged")):
                     others[basis + suffix] = krylov_filter(
-                        graph, identity, band, 20, relaxation=gammas, merge_equal=merge
+                        graph, identity, band, KrylovSettings(20, relaxation=gammas, merge_equal=merge)
                     )
         size = torch.linalg.matrix_norm(exact)
         line = {key: float((torch.linalg.matrix_norm(other - exact) / size).mean()) for key, other in others.items()}
