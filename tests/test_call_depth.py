@@ -1,5 +1,6 @@
 """From the public call to the compiled product the way is short, and goes one way through the house."""
 
+import itertools
 import sys
 
 import numpy as np
@@ -52,7 +53,9 @@ def traced(monkeypatch, W, method):
     return stacks
 
 
-@pytest.mark.parametrize(("W", "method"), [(grid(80), "chebyshev"), (grid(80), "multilevel"), (power_law(5000), "davidson")])
+@pytest.mark.parametrize(
+    ("W", "method"), [(grid(80), "chebyshev"), (grid(80), "multilevel"), (power_law(5000), "davidson")]
+)
 def test_a_product_is_a_dozen_frames_below_the_call_and_no_folder_is_entered_twice(monkeypatch, W, method):
     stacks = traced(monkeypatch, W, method)
     assert stacks
@@ -61,6 +64,6 @@ def test_a_product_is_a_dozen_frames_below_the_call_and_no_folder_is_entered_twi
     for stack in stacks:
         assert len({module for module, _ in stack}) <= MOST_MODULES
         folders = [module.split(".")[1] for module, _ in stack]
-        entered = [b for a, b in zip(folders, folders[1:], strict=False) if a != b]
+        entered = [b for a, b in itertools.pairwise(folders) if a != b]
         for folder in FOLDERS:
             assert entered.count(folder) <= 1, stack
