@@ -18,6 +18,7 @@ else of krylow is imported here.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from krylow._kernels._compile import available
@@ -26,6 +27,6 @@ __all__ = ["available"]
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_"):
+    if name.startswith("_") or not find_spec(f"{__name__}.{name}"):
         raise AttributeError(name)
     return import_module(f"{__name__}.{name}")
