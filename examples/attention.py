@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 import krylow as kl
+from krylow_lab.table2.classifier import NoMixing, PairClassifier, SelfAttention, parameter_count
 from krylow_lab.text.pairs import token_pairs
 
 EMBED, STEPS = 32, 64
@@ -31,7 +32,7 @@ def accuracy(model, pairs):
 
 def train(mixing, train_pairs, test_pairs, steps=STEPS):
     torch.manual_seed(0)
-    model = kl.nn.PairClassifier(train_pairs.vocab_size, [mixing], embed_dim=EMBED, max_tokens=32, dropout=0.0)
+    model = PairClassifier(train_pairs.vocab_size, [mixing], embed_dim=EMBED, max_tokens=32, dropout=0.0)
     gammas = [p for name, p in model.named_parameters() if "upsilon" in name]
     rest = [p for name, p in model.named_parameters() if "upsilon" not in name]
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
@@ -51,13 +52,13 @@ def mixings():
     torch.manual_seed(0)
     graph = {"distance": 8.0}
     return {
-        "no mixing": kl.nn.NoMixing(EMBED),
-        "self-attention": kl.nn.SelfAttention(EMBED, 4),
+        "no mixing": NoMixing(EMBED),
+        "self-attention": SelfAttention(EMBED, 4),
         "low-pass, unrolled": kl.nn.LowPassAttention(EMBED, 4, cutoff=0.5, m=20, **graph),
         "low-pass, block": kl.nn.LowPassAttention(EMBED, 4, filter="block", cutoff=0.5, m=24, **graph),
         "low-pass, exact": kl.nn.LowPassAttention(EMBED, 4, filter="exact", cutoff=0.5, **graph),
         "the same graph, D^-1 W": kl.nn.LowPassAttention(EMBED, 4, filter="kernel", **graph),
-        "self-attention, identity": kl.nn.SelfAttention(EMBED, 4, identity=True),
+        "self-attention, identity": SelfAttention(EMBED, 4, identity=True),
     }
 
 
@@ -69,7 +70,7 @@ def main():
     results = {}
     for name, mixing in mixings().items():
         results[name] = train(mixing, train_pairs, test_pairs)
-        print(f"{name:26s} {kl.nn.parameter_count(mixing):5d} parameters   test accuracy {results[name]:.3f}")
+        print(f"{name:26s} {parameter_count(mixing):5d} parameters   test accuracy {results[name]:.3f}")
     return results
 
 

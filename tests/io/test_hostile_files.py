@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 import krylow as kl
 from krylow._checks import InputError
 from krylow.io.files import FLOOR
-from krylow.nn.storage import FORMAT
+from krylow.nn.unrolled import FORMAT
 from krylow_lab.records import Record, RecordError
 
 MATRIX = b"%%MatrixMarket matrix coordinate real general\n"
@@ -201,7 +201,7 @@ def test_networks_that_declare_more_than_they_hold(tmp_path, change, monkeypatch
     monkeypatch.setattr(
         torch, "full", lambda size, *a, full=torch.full, **o: refuse() if max(size) > 99 else full(size, *a, **o)
     )
-    monkeypatch.setattr("krylow.nn.root_probe.leja_order", lambda roots: refuse() if len(roots) > 99 else roots)
+    monkeypatch.setattr("krylow.nn.probes.leja_order", lambda roots: refuse() if len(roots) > 99 else roots)
     net = {"upsilon1": torch.zeros(4), "upsilon2": torch.zeros(4)}
     path = network(tmp_path, {"k": 2, "m": 4, "probe": {"type": "GaussianProbe"}} | change, net)
     with pytest.raises(InputError, match="does not fit its parameters"):

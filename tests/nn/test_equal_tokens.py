@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from krylow.nn import TokenGraph
-from krylow.nn.equal_tokens import equal_tokens
-from krylow.nn.graph_learning import KINDS
+from krylow.nn.graph_learning import KINDS, equal_tokens
 from krylow.nn.token_filters import Band, KrylovSettings, exact_filter, krylov_filter
 
 F64 = torch.float64

@@ -5,7 +5,7 @@ import torch
 import krylow as kl
 from krylow._checks import InputError
 from krylow.nn import RootProbe, UnrolledLanczos
-from krylow.nn.root_probe import chebyshev_roots, leja_order
+from krylow.nn.probes import chebyshev_roots, leja_order
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import torch
 
 import krylow as kl
 from krylow.nn import RootProbe
-from krylow.nn.storage import SHIPPED
+from krylow.nn.unrolled import SHIPPED
 from krylow_lab.records import find
 from krylow_lab.table1.assemble import KIND
 from krylow_lab.table1.weights import MAKERS

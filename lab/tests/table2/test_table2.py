@@ -10,11 +10,11 @@ from scipy import stats
 
 from krylow._checks import InputError
 from krylow.data.local import DataNotFoundError
-from krylow.nn.transformer import parameter_count
 from krylow_lab.records import Record, find
 from krylow_lab.table2 import assemble, corpus, gain, plan, run, search, train
 from krylow_lab.table2.baselines import counted
 from krylow_lab.table2.choice import quick_tables, tables
+from krylow_lab.table2.classifier import parameter_count
 from krylow_lab.table2.compare import paired
 from krylow_lab.table2.corpus import load_corpus
 from krylow_lab.table2.model import ByteDropout, build, delicate

@@ -53,7 +53,7 @@ def collect() -> dict[str, Any]:
 
     from krylow._machine import machine, versions
     from krylow.data.local import cache_folder, data_folder
-    from krylow.nn.storage import SHIPPED
+    from krylow.nn.unrolled import SHIPPED
     from krylow.operators.csr_kernels import kernel_in_use
 
     compiled = "numba" if find_spec("numba") is not None else None

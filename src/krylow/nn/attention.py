@@ -59,8 +59,8 @@ class LowPassAttention(nn.Module):
     filter
         One of the table.
     k, cutoff
-        Kept frequencies, or the largest kept one. Neither: k = 10. Where the frequencies that a basis has not seen lie
-        below the cutoff, what is above it is removed instead: give it where few frequencies are above.
+        Kept frequencies, or the largest kept one. Neither: k = 10. Where the orthogonal
+        complement of the basis lies below the cutoff, what is above it is removed instead: give it where few are.
     m
         Basis vectors, or the polynomial's degree.
     block_size
@@ -89,8 +89,8 @@ class LowPassAttention(nn.Module):
     init
         First value of the $\upsilon$ in $\gamma^{(1)} = 1 - \upsilon^2$ and $\gamma^{(2)} = 1 + \upsilon^2$, whose
         gradient at exactly 0 is 0. Where a Krylov space nearly closes the Ritz vectors hang on the gammas by a factor
-        of $1 / \beta_j$, and so does their gradient: clip that of the parameters ``upsilon1`` and ``upsilon2`` apart
-        from the rest, which it would otherwise drown.
+        of $1 / \beta_j$, and so does their gradient: clip that of the parameters ``upsilon1`` and ``upsilon2``
+        separately, or it drowns the others.
     bias
         Of the value and output projections.
     batch_first
@@ -281,6 +281,48 @@ class LowPassAttention(nn.Module):
         kept = f"cutoff={self.band.cutoff}" if self.band.k is None else f"k={self.band.k}"
         literal = ", literal=True" if self.literal else ""
         return f"{self.embed_dim}, {self.num_heads}, filter={self.filter!r}, {kept}, m={self.m}{literal}"
+
+
+class TransformerBlock(nn.Module):
+    r"""The paper's transformer block, with low-pass attention or any other mixing.
+
+    $$x \leftarrow \mathrm{norm}(x + \mathrm{mix}(x)), \qquad x \leftarrow \mathrm{norm}(x + \mathrm{FFN}(x))$$
+
+    Parameters
+    ----------
+    mixing
+        Called as ``mixing(x, key_padding_mask=..., graph_features=...)``.
+    embed_dim, ffn_dim
+        Widths of the tokens and of the feed-forward network's hidden layer.
+    dropout
+        Before each residual.
+
+    Shapes
+    ------
+    ``(batch, n, embed_dim)`` in and out.
+
+    Examples
+    --------
+    >>> block = TransformerBlock(LowPassAttention(8, 2, k=2, m=4), 8, 32)
+    >>> block(torch.randn(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    def __init__(self, mixing: nn.Module, embed_dim: int, ffn_dim: int, *, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.mixing = mixing
+        self.norm1, self.norm2 = nn.LayerNorm(embed_dim), nn.LayerNorm(embed_dim)
+        self.ffn = nn.Sequential(nn.Linear(embed_dim, ffn_dim), nn.GELU(), nn.Linear(ffn_dim, embed_dim))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, x: Tensor, *, key_padding_mask: Tensor | None = None, graph_features: Tensor | None = None
+    ) -> Tensor:
+        """Return the block's tokens; both options go to the mixing."""
+        mixed = self.mixing(x, key_padding_mask=key_padding_mask, graph_features=graph_features)
+        x = self.norm1(x + self.dropout(mixed))
+        y: Tensor = self.norm2(x + self.dropout(self.ffn(x)))
+        return y
 
 
 def _real(key_padding_mask: Tensor | None, shape: tuple[int, int]) -> Tensor | None:

@@ -20,15 +20,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from krylow.krylov.lanczos import BREAKDOWN_EPS
-from krylow.nn.equal_tokens import EqualTokens
-from krylow.nn.graph_learning import TokenGraph, inverse_root, kernel
+from krylow.nn.graph_learning import EqualTokens, TokenGraph, inverse_root, kernel
 from krylow.operators import DenseOperator
 
 #: Bytes of graphs made at once: what stays in one core's cache.
 CHUNK_BYTES = 2**20
 
 #: Makes a basis ``(batch, n, m)`` of some graphs from the block it starts with, a bound of their norms and the equal
-#: tokens that the basis may not tell apart, if any.
+#: tokens that the basis may not distinguish, if any.
 BasisOf = Callable[[DenseOperator, Tensor, Tensor, EqualTokens | None], Tensor]
 
 

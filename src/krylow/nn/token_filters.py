@@ -5,7 +5,7 @@ filters know L on an orthonormal basis Q, $H = Q^\top L Q$, and take it for
 
 $$\tilde L = Q H Q^\top + \mu (I - Q Q^\top), \qquad \mu = \frac{\mathrm{tr} L - \mathrm{tr} H}{n - m},$$
 
-with $\mu$ the mean frequency of what the basis has not seen. So $f(\tilde L)$ either drops the rest of the space and
+with $\mu$ the mean eigenvalue on the orthogonal complement of the basis. So $f(\tilde L)$ either drops the rest of the space and
 keeps some Ritz vectors, or, where $\mu$ is below the cutoff, keeps the rest and removes some at the top end:
 
 $$y = Q B B^\top Q^\top x \qquad \text{or} \qquad y = x - Q B B^\top Q^\top x .$$
@@ -33,8 +33,7 @@ from krylow.krylov.probe import function_of
 from krylow.krylov.relaxed import relaxed_recurrence
 from krylow.krylov.ritz import symmetrized_matrix
 from krylow.linalg.eigh import eigvalsh
-from krylow.nn.equal_tokens import EqualTokens, equal_tokens
-from krylow.nn.graph_learning import TokenGraph
+from krylow.nn.graph_learning import EqualTokens, TokenGraph, equal_tokens
 from krylow.nn.kernel_krylov import BasisOf, basis_and_product, krylov_basis
 from krylow.nn.probes import Probe
 from krylow.operators import DenseOperator
@@ -96,8 +95,8 @@ class KrylovSettings:
         recurrence commutes with a change of basis: it runs on the m x m matrix H, from the first unit vector. Where a
         graph has no more than m different frequencies the space is full, and the exact Ritz vectors are taken.
     probe, probe_steps
-        What makes the relaxed recurrence's start from a random vector, on H too, and the basis vectors it has beside
-        the m. None: the random vector itself.
+        What makes the relaxed recurrence's start from a random vector, on H too, and the basis vectors added to
+        the m for it. None: the random vector itself.
     merge_equal
         Whether the basis is of what equal tokens have in common, on normalized Laplacians: their differences have the
         highest frequency, 1, and are dropped without being looked for.
@@ -155,8 +154,8 @@ def krylov_filter(
         y = _response(x, space.Q @ B, keeps)
     else:
         # Kept frequencies may lie on both sides of a rest that is dropped although it is in the band: no gap to it.
-        apart = (space.rest > 0) & ((sign < 0) | (space.mu > (band.cutoff if band.k is None else -math.inf)))
-        inverse = _inverse_gaps(C.detach(), space.H.detach(), space.mu, sign) * apart[:, None]
+        gapped = (space.rest > 0) & ((sign < 0) | (space.mu > (band.cutoff if band.k is None else -math.inf)))
+        inverse = _inverse_gaps(C.detach(), space.H.detach(), space.mu, sign) * gapped[:, None]
         y = _Project.apply(x, space.Q, B, C, space.LQ, keeps, inverse[:, None, :])
     if merged:
         n = _sizes(graph)
@@ -192,7 +191,7 @@ def _relaxed_basis(
 
 @dataclass(frozen=True)
 class _Space:
-    """What a Krylov basis tells of a graph.
+    """A Krylov basis of each graph and what is known of L from it.
 
     Q, L Q, H = Q^T L Q, which columns live, and of the rest of the space its dimension and its mean frequency.
     """
@@ -221,7 +220,7 @@ def _space_on_tape(graph: TokenGraph, z: Tensor, m: int, probe: Probe | None) ->
 
 
 def _space(Q: Tensor, LQ: Tensor, trace: Tensor, dimension: Tensor) -> _Space:
-    """Return what a basis tells of the part of the space with this trace and dimension, both ``(batch,)``."""
+    """Return the space of a basis in an invariant subspace of this dimension and trace of L, both ``(batch,)``."""
     live = torch.linalg.vector_norm(Q.detach(), dim=-2) > 0.5  # (batch, s)
     live = live & (live.cumsum(-1) <= dimension[:, None])
     Q, LQ = Q * live[:, None, :], LQ * live[:, None, :]
@@ -356,7 +355,7 @@ def _response(x: Tensor, U: Tensor, keeps: Tensor | None) -> Tensor:
 class _Project(torch.autograd.Function):
     r"""The response with $U = Q B$, and the gradient of $f(L)$ at $\tilde L$.
 
-    A change $F = (I - Q Q^\top) \, dL \, Q$ couples the basis with what it has not seen, and moves each Ritz vector
+    A change $F = (I - Q Q^\top) \, dL \, Q$ couples the basis with its complement, and moves each Ritz vector
     $Q c_i$ by $F c_i / (\theta_i - \mu)$; what L does inside the basis goes through C, the Ritz vectors of H. Those of
     the relaxed recurrence, B, are the ones applied, and pass the gradient on to what was learned there.
     """

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from krylow.data import load_family
-from krylow.nn.probes import GaussianProbe, InversePolynomialProbe, Probe
-from krylow.nn.root_probe import RootProbe
+from krylow.nn.probes import GaussianProbe, InversePolynomialProbe, Probe, RootProbe
 from krylow.nn.unrolled import UnrolledLanczos
 from krylow.training import Recipe
 from krylow_lab.records import Record, lookup, record_name

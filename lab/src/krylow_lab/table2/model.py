@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from krylow.nn import TransformerBlock
 from krylow.nn.attention import LowPassAttention
 from krylow.nn.probes import InversePolynomialProbe
-from krylow.nn.transformer import NoMixing, PairClassifier, SelfAttention, TransformerBlock
 from krylow.training import generator
+from krylow_lab.table2.classifier import NoMixing, PairClassifier, SelfAttention
 from krylow_lab.table2.corpus import Corpus
 from krylow_lab.table2.plan import BLOCK
 from krylow_lab.text.tokens import cached_wordpiece, glove_embedding

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from krylow.io.atomic import write_whole
-from krylow.nn.transformer import PairClassifier, parameter_count
 from krylow.training import generator
 from krylow_lab.records import Record, lookup, record_name
+from krylow_lab.table2.classifier import PairClassifier, parameter_count
 from krylow_lab.table2.corpus import load_corpus
 from krylow_lab.table2.model import build, delicate, mixing_of
 from krylow_lab.text.pairs import Pairs

@@ -9,8 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 import torch
 
-from krylow.nn.probes import InversePolynomialProbe
-from krylow.nn.root_probe import RootProbe
+from krylow.nn.probes import InversePolynomialProbe, RootProbe
 from krylow_lab.report import figures as f
 from krylow_lab.report.blocks import Chart, Missing, Section, Text, Variant
 from krylow_lab.report.sections.columns import choice, columns, missing, rows

@@ -8,18 +8,12 @@ import torch
 from torch import nn
 
 from krylow import InputError
-from krylow.nn import (
-    LowPassAttention,
-    NoMixing,
-    PairClassifier,
-    SelfAttention,
-    TransformerBlock,
-    parameter_count,
-)
+from krylow.nn import LowPassAttention, TransformerBlock
+from krylow_lab.table2.classifier import NoMixing, PairClassifier, SelfAttention, parameter_count
 from krylow_lab.text.pairs import token_pairs
 
 EMBED = 16
-EXAMPLE = Path(__file__).parents[2] / "examples" / "attention.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "attention.py"
 FILTERS = {
     "unrolled": {"k": 4, "m": 10},
     "unrolled, cutoff": {"cutoff": 0.5, "m": 10},

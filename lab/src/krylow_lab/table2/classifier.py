@@ -1,10 +1,4 @@
-r"""The paper's transformer block, and a classifier of token pairs made of it.
-
-$$x \leftarrow \mathrm{norm}(x + \mathrm{mix}(x)), \qquad x \leftarrow \mathrm{norm}(x + \mathrm{FFN}(x))$$
-
-``mix`` is :class:`~krylow.nn.LowPassAttention` or anything called like it; the controls are here:
-:class:`SelfAttention` and :class:`NoMixing`.
-"""
+"""A classifier of token pairs, and what is put in the place of low-pass attention in it: the controls."""
 
 from __future__ import annotations
 
@@ -13,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from krylow import _checks
-from krylow._checks import InputError
+from krylow import InputError, _checks
+from krylow.nn import TransformerBlock
 
 POOLS = ("mean", "first")
 
@@ -64,46 +58,6 @@ class NoMixing(nn.Module):
     ) -> Tensor:
         """Return the projected tokens."""
         y: Tensor = self.out(self.value(x))
-        return y
-
-
-class TransformerBlock(nn.Module):
-    """Mixing, residual, layer norm, feed-forward network, residual, layer norm: the paper's block.
-
-    Parameters
-    ----------
-    mixing
-        Called as ``mixing(x, key_padding_mask=..., graph_features=...)``.
-    embed_dim, ffn_dim
-        Widths of the tokens and of the feed-forward network's hidden layer.
-    dropout
-        Before each residual.
-
-    Shapes
-    ------
-    ``(batch, n, embed_dim)`` in and out.
-
-    Examples
-    --------
-    >>> block = TransformerBlock(NoMixing(8), 8, 32)
-    >>> block(torch.randn(2, 5, 8)).shape
-    torch.Size([2, 5, 8])
-    """
-
-    def __init__(self, mixing: nn.Module, embed_dim: int, ffn_dim: int, *, dropout: float = 0.1) -> None:
-        super().__init__()
-        self.mixing = mixing
-        self.norm1, self.norm2 = nn.LayerNorm(embed_dim), nn.LayerNorm(embed_dim)
-        self.ffn = nn.Sequential(nn.Linear(embed_dim, ffn_dim), nn.GELU(), nn.Linear(ffn_dim, embed_dim))
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(
-        self, x: Tensor, *, key_padding_mask: Tensor | None = None, graph_features: Tensor | None = None
-    ) -> Tensor:
-        """Return the block's tokens; both options go to the mixing."""
-        mixed = self.mixing(x, key_padding_mask=key_padding_mask, graph_features=graph_features)
-        x = self.norm1(x + self.dropout(mixed))
-        y: Tensor = self.norm2(x + self.dropout(self.ffn(x)))
         return y
 
 

@@ -7,7 +7,7 @@ from safetensors.torch import load_file, save_file
 import krylow as kl
 from krylow import InputError
 from krylow.nn import GaussianProbe, InversePolynomialProbe, RootProbe, UnrolledLanczos
-from krylow.nn.storage import FORMAT
+from krylow.nn.unrolled import FORMAT
 from krylow.testing import random_graph
 
 NETWORKS = {
