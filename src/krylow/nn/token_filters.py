@@ -5,8 +5,8 @@ filters know L on an orthonormal basis Q, $H = Q^\top L Q$, and take it for
 
 $$\tilde L = Q H Q^\top + \mu (I - Q Q^\top), \qquad \mu = \frac{\mathrm{tr} L - \mathrm{tr} H}{n - m},$$
 
-with $\mu$ the mean eigenvalue on the orthogonal complement of the basis. So $f(\tilde L)$ either drops the rest of the space and
-keeps some Ritz vectors, or, where $\mu$ is below the cutoff, keeps the rest and removes some at the top end:
+with $\mu$ the mean eigenvalue on the orthogonal complement of the basis. So $f(\tilde L)$ either drops the complement
+and keeps some Ritz vectors, or, where $\mu$ is below the cutoff, keeps the complement and removes some at the top end:
 
 $$y = Q B B^\top Q^\top x \qquad \text{or} \qquad y = x - Q B B^\top Q^\top x .$$
 
