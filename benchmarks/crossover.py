@@ -25,7 +25,7 @@ from krylow_lab.large.graphs import FAMILIES as FAMILY
 from krylow_lab.large.graphs import make
 from krylow_lab.records import Record
 
-METHODS = ("exact", "thick_restart", "chebyshev", "multilevel", "lobpcg", "shift_invert")
+METHODS = ("exact", "thick_restart", "chebyshev", "multilevel", "davidson", "lobpcg", "shift_invert")
 FAMILIES = ("grid", "road", "knn2d", "knn3d", "sbm20", "smallworld", "powerlaw")
 K, MORE = 8, 40
 #: Most products, and seconds from which on a method is run once.

@@ -31,7 +31,7 @@ from krylow.solvers._schur import core_of
 from krylow_lab.large import graphs
 from krylow_lab.records import Record
 
-METHODS = ("multilevel", "chebyshev", "lobpcg", "shift_invert")
+METHODS = ("multilevel", "chebyshev", "davidson", "shift_invert")
 TOL, WINDOWS, MOST_K = 1e-3, ((6, 14), (20, 36)), 40
 #: Products that a method may take for each of its columns, and what one counts as that does not converge: so many times
 #: the fastest.
@@ -208,10 +208,10 @@ def choice(seen: dict[str, float], thresholds: dict[str, float]) -> str:
     if tree or (seen["neighbors"] <= thresholds["THIN_NEIGHBORS"] and seen["work"] <= thresholds["THIN_WORK"]):
         return "shift_invert"
     if seen["contrast"] > methods.CONTRAST:  # weights, which none of these graphs has: not fitted here
-        return "shift_invert" if seen["work"] <= methods.CONTRAST_WORK else "lobpcg"
+        return "shift_invert" if seen["work"] <= methods.CONTRAST_WORK else "davidson"
     if seen["widest"] <= thresholds["GEOMETRIC"]:
         return "multilevel"
-    return "lobpcg" if seen["spread"] > thresholds["WIDE_DEGREES"] else "chebyshev"
+    return "davidson" if seen["spread"] > thresholds["WIDE_DEGREES"] else "chebyshev"
 
 
 def cuts(L: Any) -> list[int]:

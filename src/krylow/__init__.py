@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from krylow.nn import load
     from krylow.result import Subspace
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Certificate": "krylow.certificate",

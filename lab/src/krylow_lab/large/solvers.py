@@ -188,7 +188,7 @@ OURS: dict[str, Solver] = {
     "krylow": Solver("krylow", krylow),
     **{
         f"krylow-{method}": Solver(f"krylow, {method}", partial(krylow, method=method))
-        for method in ("chebyshev", "multilevel", "lobpcg", "shift_invert", "thick_restart")
+        for method in ("chebyshev", "multilevel", "davidson", "lobpcg", "shift_invert", "thick_restart")
     },
 }
 SOLVERS = {**OURS, **PEERS}
