@@ -61,11 +61,13 @@ def test_every_equation_of_the_paper_has_its_place():
     assert [int(tag) for tag in tags] == list(range(1, 45))
 
 
-def test_tests_that_the_mathematics_names_exist():
-    text = (DOCS / "mathematics.md").read_text(encoding="utf-8")
-    for file, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text):
-        assert (DOCS.parent / file).is_file(), file
-        assert name in (DOCS.parent / file).read_text(encoding="utf-8"), (file, name)
+def test_files_and_tests_that_pages_name_exist():
+    root = DOCS.parent
+    for page in [*DOCS.rglob("*.md"), root / "README.md", root / "CONTRIBUTING.md"]:
+        text = page.read_text(encoding="utf-8")
+        for file, name in re.findall(r"`((?:lab/)?(?:tests|benchmarks|src)/[\w/]+\.py)(?:::(\w+))?", text):
+            assert (root / file).is_file(), (page.name, file)
+            assert name in (root / file).read_text(encoding="utf-8"), (page.name, file, name)
 
 
 def test_no_public_function_has_the_name_of_a_module():
