@@ -122,7 +122,7 @@ def main() -> None:
     results: dict[str, float] = {}
     for name, L in graphs.items():
         for columns in args.columns:
-            kinds = {"float32": L.like(L.values.float()), "float32, entries in a byte": L.single(), "float64": L}
+            kinds = {"float32": L.like(L.values.float()), "float64": L}
             for dtype, A in kinds.items():
                 for key, value in measure(A, columns, args.threads, args.repeats).items():
                     results[f"{name}, {columns} columns, {dtype}: {key}"] = value

@@ -154,7 +154,7 @@ def test_a_gradient_is_recorded_whatever_the_size(monkeypatch):
 def test_values_in_float32_and_their_shared_indices():
     L = operator()
     L.host_indices()
-    half = L.single()
+    half = L.float()
     assert half.dtype == torch.float32
     assert half.host_indices()[1] is L.host_indices()[1]
 
@@ -199,7 +199,7 @@ def test_rows_of_a_product_are_float64_whatever_its_factors_are(dtype, columns, 
 def test_quotients_of_a_block_in_float64_on_an_operator_in_float32(work, monkeypatch):
     monkeypatch.setattr(csr_kernels, "LEAST_WORK", work)
     M = matrix()
-    L = SparseOperator(*(torch.from_numpy(part) for part in (M.indptr, M.indices, M.data))).single()
+    L = SparseOperator(*(torch.from_numpy(part) for part in (M.indptr, M.indices, M.data))).float()
     X = torch.linalg.qr(torch.randn(300, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))).Q
     image = torch.from_numpy(L.double().to_scipy() @ X.numpy())
     found, residuals = L.quotients(X, torch.zeros(4, dtype=torch.float64))

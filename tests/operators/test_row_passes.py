@@ -22,12 +22,10 @@ def parts(dense):
 
 def test_bounds_are_gershgorins():
     dense = np.array([[3.0, -1.0, 0.5], [-1.0, 2.0, 0.0], [0.5, 0.0, -4.0]])
-    diagonal, low, high, whole, flat, positive = row_passes.look(*parts(dense), EPS)
-    assert not whole
+    low, high, flat, positive = row_passes.look(*parts(dense), EPS)
     assert not flat.any()
     assert positive
     assert (low, high) == (-4.5, 4.5)
-    assert diagonal.tolist() == [3.0, 2.0, -4.0]
     lam = np.linalg.eigvalsh(dense)
     assert lam[0] >= -4.5
     assert lam[-1] <= 4.5
@@ -53,15 +51,7 @@ def test_rows_that_are_null_but_for_rounding():
     assert within.tolist() == [True, False, True, True]
 
 
-@pytest.mark.parametrize(("entry", "whole"), [(127, True), (-127, True), (128, False), (-128, False), (0.5, False)])
-def test_small_whole_numbers(entry, whole):
-    dense = np.array([[3.0, entry], [entry, 4.0]])
-    assert row_passes.look(*parts(dense), EPS).whole == whole
-    assert row_passes.look(*parts(dense.astype(np.float32)), EPS).whole == whole
-
-
-def test_a_diagonal_whose_entries_add_up_to_more_is_not_small():
+def test_entries_at_the_same_place_stay_where_they_are():
     crow, col = np.array([0, 2, 3], np.int32), np.array([0, 0, 1], np.int32)
-    assert row_passes.look(crow, col, np.array([60.0, 60.0, 1.0]), EPS).whole
-    assert not row_passes.look(crow, col, np.array([100.0, 100.0, 1.0]), EPS).whole
-    assert col.tolist() == [0, 0, 1]  # entries at the same place stay where they are
+    assert row_passes.look(crow, col, np.array([60.0, 60.0, 1.0]), EPS).high == 120
+    assert col.tolist() == [0, 0, 1]

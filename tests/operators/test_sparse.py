@@ -1,13 +1,9 @@
-from functools import partial
-
 import numpy as np
-import pytest
 import scipy.sparse
 import torch
 
 import krylow as kl
-from krylow._kernels import available
-from krylow.operators import SparseOperator, csr_kernels
+from krylow.operators import SparseOperator
 from krylow.testing import random_graph
 
 F64 = torch.float64
@@ -57,58 +53,3 @@ def test_the_gradient_has_the_matrix_places_only():
     i, j = edge_index  # d/dw_ij of sum_ij w_ij x_i (x_i - x_j)
     expected = (x[i] * (x[i] - x[j]))[:, 0]
     torch.testing.assert_close(weight.grad, expected)
-
-
-def whole(n=60, seed=0):
-    """The Laplacian of a random graph without weights, and the same with its entries in a byte each."""
-    W = torch.triu(torch.rand(n, n, generator=torch.Generator().manual_seed(seed)) < 0.2, 1).double()
-    L = kl.laplacian((W + W.mT).to_sparse())
-    return L, L.single()
-
-
-needs_numba = pytest.mark.skipif(not available(), reason="needs numba (pip install .[large])")
-
-
-@needs_numba
-def test_small_whole_numbers_are_kept_in_a_byte():
-    L, small = whole()
-    assert small.values.dtype == torch.int8
-    assert small.dtype == torch.float32
-    assert small.single().values.dtype == torch.int8
-    for other in (small, small.detach(), small.double()):
-        assert torch.equal(other.to_dense().double(), L.to_dense())
-        assert (other.to_scipy() != L.to_scipy()).nnz == 0
-        assert torch.equal(other.diagonal().double(), L.diagonal())
-        assert [float(bound) for bound in other.gershgorin()] == [float(bound) for bound in L.gershgorin()]
-    L.diagonal().zero_()  # a copy
-    assert torch.equal(L.diagonal(), L.to_dense().diagonal())
-    L.values[3] = 0.5
-    assert L.single().values.dtype == torch.float32
-    assert torch.equal(L.diagonal(), L.to_dense().diagonal())
-
-
-@needs_numba
-@pytest.mark.parametrize("columns", [1, 2, 16, 24])
-def test_they_multiply_to_the_same_bits_as_float32(columns):
-    L, small = whole()
-    same = L.like(L.values.float())
-    X, Y = torch.randn(2, L.n, columns, generator=torch.Generator().manual_seed(1))
-    kernel = partial(csr_kernels.three_term, *same.host_indices(), same.values.numpy())
-    expected = torch.empty_like(X)
-    kernel(X.numpy(), Y.numpy(), 0.5, -0.25, 2.0, expected.numpy())
-    assert torch.equal(small.three_term(X, Y, 0.5, -0.25, 2.0), expected)
-    torch.testing.assert_close(small @ X, same @ X)
-    assert small.products == 2 * columns
-    exact = small.quotients(X.double(), torch.zeros(columns, dtype=torch.float64))
-    torch.testing.assert_close(exact, L.quotients(X.double(), torch.zeros(columns, dtype=torch.float64)))
-
-
-def test_without_a_compiler_they_are_float32(monkeypatch):
-    monkeypatch.setattr("krylow._kernels.available", lambda: False)
-    assert whole()[1].values.dtype == torch.float32
-
-
-def test_values_with_a_gradient_are_not_kept_in_a_byte():
-    L, _ = whole()
-    taped = L.like(L.values.clone().requires_grad_())
-    assert taped.single_storage() == torch.float32

@@ -27,7 +27,7 @@ def problem():
 
 def start(problem, dtype):
     L, level, coarse, _ = problem
-    A = L if dtype == torch.float64 else L.single()
+    A = L if dtype == torch.float64 else L.float()
     return FilteredBlock(A, level.prolong(coarse.V).to(dtype), 8.0, orthonormal=True)
 
 

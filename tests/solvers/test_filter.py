@@ -278,7 +278,7 @@ def test_known_null_vectors_stay_out_of_the_block_until_the_end(again):
     assert null.lowest
     U = null.basis()
     X = torch.randn(L.n, 8, generator=torch.Generator().manual_seed(0))
-    block = FilteredBlock(L.single(), X, spectrum_top(L), beside=null)
+    block = FilteredBlock(L.float(), X, spectrum_top(L), beside=null)
     block.sweep(3, 40, block.high / 4, 1.0)  # rounding along the null vectors grows by ten orders of magnitude
     assert float((U.mT @ block.X.double()).abs().max()) < 1e-5
     block.align(L.double(), 1e-6 if again else 1e-3)

@@ -65,21 +65,13 @@ def three_term(
     crow, col, values
         The matrix in rows; both indices int32 or both int64.
     X, Y, out
-        ``(n, s)`` blocks whose rows are contiguous, of the dtype of ``values`` unless those are whole numbers; None:
-        no Y.
+        ``(n, s)`` blocks whose rows are contiguous, of the dtype of ``values``; None: no Y.
     a, b, c
         Numbers; a b of zero leaves the middle term out altogether.
     """
     number, second = X.dtype.type, X if Y is None else Y
     arguments = (crow, col, values, X, second, out, number(a), number(b), number(c), b != 0, Y is not None)
     _shared(_kernels.csr.three_term, arguments, crow, X.shape[1])
-
-
-def vector_product(crow: np.ndarray, col: np.ndarray, values: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Return L x of one vector ``(n,)``, for entries of another dtype than its own, which scipy would copy."""
-    out = np.empty_like(x)
-    _shared(_kernels.csr.vector_product, (crow, col, values, x, out), crow, 1)
-    return out
 
 
 def quotients(

@@ -59,7 +59,7 @@ def permuted(L: SparseOperator, order: Tensor, dtype: torch.dtype | None = None)
     rows = permuted_rows(*L.host_indices(), L.values.detach().cpu().numpy(), order.numpy(), numbers)
     vector = None if L.null_vector is None else L.null_vector.detach()[order.long()]
     operator = SparseOperator(*(torch.from_numpy(part) for part in rows), psd=L.psd, null_vector=vector)
-    operator.inherit(L, order)
+    operator.inherit(L)
     return Reordered(operator, order)
 
 

@@ -17,16 +17,10 @@ ROUNDING = 8.0
 
 
 class Rows(NamedTuple):
-    """What a pass tells of a matrix.
+    """Gershgorin's bounds, which rows sum to zero, and whether an entry off the diagonal is positive."""
 
-    The diagonal, Gershgorin's bounds, whether all entries are small whole numbers, as are those of the diagonal where
-    they are sums, which rows add up to zero, and whether an entry off the diagonal is positive.
-    """
-
-    diagonal: np.ndarray
     low: float
     high: float
-    whole: bool
     flat: np.ndarray
     positive: bool
 
@@ -34,15 +28,14 @@ class Rows(NamedTuple):
 def look(crow: np.ndarray, col: np.ndarray, values: np.ndarray, eps: float) -> Rows:
     """Return what one pass tells of a matrix; rows add up to zero but for rounding (:func:`null_rows`)."""
     if _kernels.available():
-        return Rows(*_kernels.csr.look(crow, col, values, ROUNDING, eps))
+        _, low, high, _, flat, positive = _kernels.csr.look(crow, col, values, ROUNDING, eps)
+        return Rows(low, high, flat, positive)
     n, values = crow.size - 1, values.astype(np.float64)
     L, sizes = (csr_array((data, col, crow), shape=(n, n), copy=False) for data in (values, np.abs(values)))
     diagonal = L.diagonal()
     radius = sizes @ np.ones(n) - sizes.diagonal()
     low, high = float((diagonal - radius).min()), float((diagonal + radius).max())
-    most = _kernels.csr.SMALL
-    whole = bool(((np.abs(values) <= most) & (np.floor(values) == values)).all() and (np.abs(diagonal) <= most).all())
-    return Rows(diagonal, low, high, whole, *null_rows(crow, col, values, np.ones(n), eps))
+    return Rows(low, high, *null_rows(crow, col, values, np.ones(n), eps))
 
 
 def null_rows(

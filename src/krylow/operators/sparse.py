@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from krylow import _checks, _kernels
+from krylow import _checks
 from krylow._memory import empty
 from krylow.operators import csr_kernels
 from krylow.operators.base import Operator
@@ -23,22 +23,14 @@ NEAR = 4096
 SAMPLE = 5000
 #: A share of far entries that is small: hardly a product misses the cache.
 FEW_FAR = 0.05
-#: What small whole numbers, as the entries of graphs without weights are, may be kept in: a quarter of float32.
-WHOLE = torch.int8
 
 
 class _Seen(NamedTuple):
-    """What a pass over the rows tells of one version of the values.
-
-    The diagonal, which on the host is kept as ``WHOLE`` or not at all, bounds of the spectrum, and on the host whether
-    all entries are small whole numbers, which rows add up to zero, and whether an entry off the diagonal is positive.
-    """
+    """What a pass over the rows finds: bounds of the spectrum, zero row sums, entries > 0 off the diagonal."""
 
     version: int
-    diagonal: Tensor | None
     low: Tensor
     high: Tensor
-    whole: bool = False
     flat: tuple[np.ndarray, bool] | None = None
 
 
@@ -53,8 +45,7 @@ class SparseOperator(Operator):
     crow, col
         ``(n + 1,)`` and ``(nnz,)`` row pointers and column indices, both int32 or both int64.
     values
-        ``(nnz,)`` entries, of the dtype of all blocks; or whole numbers in ``WHOLE``, for float32 blocks that compiled
-        kernels multiply (:meth:`single_storage`).
+        ``(nnz,)`` entries, of the dtype of all blocks.
     null_vector
         ``(n,)`` positive vector that L is believed to map to zero, such as the roots of the degrees for a normalised
         Laplacian; it is checked before use (:mod:`krylow.linalg.components`). None: perhaps that of ones.
@@ -70,8 +61,7 @@ class SparseOperator(Operator):
     def __init__(
         self, crow: Tensor, col: Tensor, values: Tensor, *, psd: bool = False, null_vector: Tensor | None = None
     ) -> None:
-        dtype = torch.float32 if values.dtype == WHOLE else values.dtype
-        super().__init__((), crow.numel() - 1, dtype, values.device, psd=psd)
+        super().__init__((), crow.numel() - 1, values.dtype, values.device, psd=psd)
         self.crow, self.col, self.values = crow, col, values
         self.null_vector = null_vector
         self.closed = False
@@ -127,9 +117,6 @@ class SparseOperator(Operator):
         if torch.is_grad_enabled() and (self.requires_grad or X.requires_grad):
             return _SparseProduct.apply(self.values, X, self)
         kernel = self._kernel(X)
-        if self.values.dtype == WHOLE and X.shape[-1] < csr_kernels.LEAST_COLUMNS:
-            x = X[:, 0].contiguous().numpy()
-            return torch.from_numpy(csr_kernels.vector_product(*self.host_indices(), self._host_values(), x))[:, None]
         if kernel == "numba":
             return self._fused(X, None, 1.0, 0.0, 0.0, empty(*X.shape, dtype=X.dtype))
         if kernel == "scipy":
@@ -174,8 +161,6 @@ class SparseOperator(Operator):
 
     def _kernel(self, X: Tensor) -> str:
         """Return what multiplies this block where no gradient is recorded: "numba", "scipy" or "torch"."""
-        if self.values.dtype == WHOLE:
-            return "numba"
         if self.values.numel() * X.shape[-1] < csr_kernels.LEAST_WORK:
             return "torch"
         return csr_kernels.kernel_in_use(X.dtype, X.shape[-1], X.device.type)
@@ -214,8 +199,10 @@ class SparseOperator(Operator):
 
     def diagonal(self) -> Tensor:
         """Return the diagonal, ``(n,)``."""
-        kept = self._look().diagonal
-        return torch.from_numpy(self._scipy_view().diagonal()) if kept is None else kept.to(self.dtype, copy=True)
+        if self._on_host:
+            return torch.from_numpy(self._scipy_view().diagonal())
+        on = self.row == self.col
+        return self.values.new_zeros(self.n).index_add(0, self.col[on], self.values[on])
 
     def gershgorin(self) -> tuple[Tensor, Tensor]:
         """Return Gershgorin's lower and upper bound; computed once where no gradient passes."""
@@ -225,18 +212,16 @@ class SparseOperator(Operator):
     def _look(self) -> _Seen:
         if self._seen is not None and self._seen.version == self.version:
             return self._seen
-        whole, flat = False, None
+        flat = None
         if self._on_host:
             found = look(*self.host_indices(), self._host_values(), float(torch.finfo(self.dtype).eps))
-            whole, flat = found.whole, (found.flat, found.positive)
-            diagonal = torch.from_numpy(found.diagonal).to(WHOLE) if whole else None
+            flat = found.flat, found.positive
             low, high = (torch.tensor(bound, dtype=self.dtype) for bound in (found.low, found.high))
         else:
-            on = self.row == self.col
-            diagonal = self.values.new_zeros(self.n).index_add(0, self.col[on], self.values[on])
+            diagonal = self.diagonal()
             radius = self.values.new_zeros(self.n).index_add(0, self.row, self.values.abs()) - diagonal.abs()
             low, high = (diagonal - radius).amin(), (diagonal + radius).amax()
-        seen = _Seen(self.version, diagonal, low.clamp(min=0) if self.psd else low, high, whole, flat)
+        seen = _Seen(self.version, low.clamp(min=0) if self.psd else low, high, flat)
         if not self.requires_grad:
             self._seen = seen
         return seen
@@ -277,10 +262,6 @@ class SparseOperator(Operator):
         """Return the same operator in float64, without a gradient."""
         return self._same(self.values.detach().to(torch.float64))
 
-    def single(self) -> SparseOperator:
-        """Return the same operator for float32 blocks, without a gradient: less memory to pass through."""
-        return self._same(self.values.detach().to(self.single_storage()))
-
     def _to(self, dtype: torch.dtype, device: torch.device) -> SparseOperator:
         values = self.values.to(device, dtype)
         if device == self.device:
@@ -288,39 +269,28 @@ class SparseOperator(Operator):
         null = None if self.null_vector is None else self.null_vector.to(device)
         return SparseOperator(self.crow.to(device), self.col.to(device), values, psd=self.psd, null_vector=null)
 
-    def single_storage(self) -> torch.dtype:
-        """Return what keeps the entries for float32 blocks: ``WHOLE`` where that holds them, and kernels are compiled.
-
-        >>> edge = torch.tensor([[0, 0, 1, 1], [0, 1, 0, 1]])
-        >>> SparseOperator.from_coo(*edge, torch.tensor([0.5, -0.5, -0.5, 0.5]), 2).single_storage()
-        torch.float32
-        """
-        return WHOLE if _kernels.available() and self._on_host and self._look().whole else torch.float32
-
     def _same(self, values: Tensor) -> SparseOperator:
         other = self.like(values)
         other.inherit(self)
         return other
 
-    def inherit(self, other: SparseOperator, order: Tensor | None = None) -> None:
-        """Take over what is known of another operator of the same spectrum, of the same nodes or those in an order."""
+    def inherit(self, other: SparseOperator) -> None:
+        """Take over the bounds of another operator of the same spectrum."""
         seen = other._seen
         if seen is not None and seen.version == other.version:
-            kept = seen.diagonal if seen.diagonal is None or order is None else seen.diagonal[order.long()]
-            diagonal = None if kept is None else kept.detach().to(WHOLE if seen.whole else self.dtype)
             low, high = (bound.detach().to(self.dtype) for bound in (seen.low, seen.high))
-            self._seen = _Seen(self.version, diagonal, low, high, seen.whole)
+            self._seen = _Seen(self.version, low, high)
 
     def to_dense(self) -> Tensor:
         """Return the matrix, ``(n, n)``."""
-        values = self.values.to(self.dtype)
-        return values.new_zeros(self.n, self.n).index_put((self.row, self.col), values, accumulate=True)
+        places = self.row, self.col
+        return self.values.new_zeros(self.n, self.n).index_put(places, self.values, accumulate=True)
 
     def to_scipy(self) -> Any:
         """Return a ``scipy.sparse.csr_array`` over copies of the entries."""
         from scipy.sparse import csr_array
 
-        parts = (t.detach().cpu().numpy().copy() for t in (self.values.to(self.dtype), self.col, self.crow))
+        parts = (t.detach().cpu().numpy().copy() for t in (self.values, self.col, self.crow))
         return csr_array(tuple(parts), shape=(self.n, self.n))
 
 

@@ -24,7 +24,6 @@ from krylow.linalg.components import NullSpace
 from krylow.linalg.rounding import by_construction
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
-from krylow.operators.sparse import WHOLE
 from krylow.profile import GraphProfile
 from krylow.result import Subspace, from_pairs
 from krylow.solvers._filter import LINE, block_width
@@ -190,10 +189,7 @@ def _storage(L: SparseOperator, tol: float) -> torch.dtype:
 
     Where the error is to be small, float32 has to hold them as they are.
     """
-    if not in_single(L, tol):
-        return L.dtype
-    kept = L.single_storage()
-    return kept if kept == WHOLE or rough(tol) or _held_by_single(L.values) else L.dtype
+    return torch.float32 if in_single(L, tol) and (rough(tol) or _held_by_single(L.values)) else L.dtype
 
 
 def _held_by_single(values: Tensor) -> bool:

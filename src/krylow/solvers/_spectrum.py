@@ -30,7 +30,7 @@ def single(L: Operator) -> Operator:
     if single_dtype(L) != torch.float32:
         return L.detach()
     if isinstance(L, SparseOperator):
-        return L.single()
+        return L.float()
     if isinstance(L, DenseOperator):
         return DenseOperator(L.matrix.detach().float(), mask=L.mask, psd=L.psd)
     return L.detach()
