@@ -13,7 +13,7 @@ CODE := $(wildcard src lab tests benchmarks examples)
 # One thread a worker: the workers are the parallelism, and sums do not depend on the machine's core count.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help setup lint test test-slow test-lowest reproduce bench docs format clean
+.PHONY: help setup lint test test-slow test-lowest soak reproduce bench docs format clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ test-lowest:  ## the fast tests with the lowest versions that are allowed (torch
 	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt torch -e '.[sklearn,pyg,large]' -e lab pytest pytest-xdist hypothesis networkx
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n $(WORKERS) -m "not slow" tests lab/tests
+
+soak: setup  ## random graphs against LAPACK for SECONDS (3600), into results/soak; goes on where it was
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/soak/run.py --seconds $(or $(SECONDS),3600) --seed $(or $(SEED),0) --out results/soak
 
 reproduce: setup  ## train and measure the paper's table 1
 	$(BIN)/krylow reproduce table1

@@ -1,0 +1,108 @@
+"""The soak: random graphs, questions and methods against LAPACK, for as long as it is told; it goes on where it was.
+
+    make soak SECONDS=3600
+    python tests/soak/run.py --seconds 3600 --seed 0 --out results/soak [--workers 2]
+
+Each case follows from one number. A record holds the counts of all outcomes by family and method, and every failure
+with its number: ``python tests/soak/run.py --case 1234`` runs that one again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from soak.case import run
+
+#: Wrong, whatever else: these end `make soak` with an error.
+HARD = (
+    "exception",
+    "not finite",
+    "not orthonormal",
+    "columns missing",
+    "false claim",
+    "proved bound violated",
+    "converged at a tie",
+    "refused by auto",
+)
+#: Estimates are allowed to be off now and then; how often is what the record is for.
+SOFT = ("above tol", "above bound", "gap not seen")
+#: Cases between two writes of the record, and seconds beyond which a case is listed as slow.
+CHUNK, SLOW = 64, 20.0
+
+
+def alone(seed: int) -> dict[str, Any]:
+    """Run one case on one thread."""
+    import torch
+
+    torch.set_num_threads(1)
+    return run(seed)
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return counts by outcome, family and method, and every row that is not in order."""
+    table: dict[str, dict[str, Counter[str]]] = {"family": {}, "method": {}}
+    for row in rows:
+        for key, name in (("family", row["family"]), ("method", row.get("method used", row["method"]))):
+            table[key].setdefault(name, Counter())[row["outcome"]] += 1
+    slow = [row for row in rows if row.get("seconds", 0) > SLOW]
+    return {
+        "cases": len(rows),
+        "outcomes": dict(Counter(row["outcome"] for row in rows)),
+        "converged": sum(row.get("status") == "CONVERGED" for row in rows),
+        "by": {key: {name: dict(counts) for name, counts in sorted(rows_.items())} for key, rows_ in table.items()},
+        "failures": [row for row in rows if row["outcome"] in HARD + SOFT],
+        "slow": slow,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=0, help="the first case; a run goes on from what its log holds")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=None, help="folder for the record")
+    parser.add_argument("--log", type=Path, default=Path("build/soak"), help="folder of the cases that were run")
+    parser.add_argument("--case", type=int, nargs="*", help="run these cases alone and print all that is known of them")
+    args = parser.parse_args()
+    if args.case:
+        for seed in args.case:
+            print(json.dumps(alone(seed), indent=1))
+        return 0
+    args.log.mkdir(parents=True, exist_ok=True)
+    log = args.log / f"{args.seed}.jsonl"
+    lines = log.read_text().splitlines() if log.exists() else []
+    rows = [json.loads(line) for line in lines if line.endswith("}")]
+    started, begin, following = datetime.now(UTC), time.perf_counter(), args.seed + len(rows)
+    with ProcessPoolExecutor(args.workers) as pool, log.open("a") as out:
+        while time.perf_counter() - begin < args.seconds:
+            for row in pool.map(alone, range(following, following + CHUNK)):
+                rows.append(row)
+                print(json.dumps(row), file=out, flush=True)
+                if row["outcome"] in HARD:
+                    print(row["outcome"], json.dumps(row), flush=True)
+            following += CHUNK
+    found = summary(rows)
+    print(json.dumps(found["outcomes"]))
+    if args.out:
+        from krylow_lab.records import Record
+
+        config = {"seed": args.seed, "cases": len(rows)}
+        seconds = time.perf_counter() - begin
+        print(
+            Record.create("soak", config, found, seed=args.seed, started=started, wall_seconds=seconds).write(args.out)
+        )
+    return int(any(row["outcome"] in HARD for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
