@@ -9,7 +9,7 @@ import krylow as kl
 from krylow.solvers import _clusters as clusters
 from krylow.solvers import _coarse as coarsest
 from krylow.solvers._clusters import lowest_of_clusters
-from krylow.solvers._sweeps import Outcome
+from krylow.solvers._estimate import Outcome
 from krylow.testing import lowest
 
 
@@ -60,7 +60,7 @@ def test_no_frequency_at_all_contracts_nothing_for_ever():
 
 def test_an_interruption_ends_the_search_with_what_it_has(monkeypatch):
     monkeypatch.setattr(coarsest, "FACTORISED", 0)
-    monkeypatch.setattr(clusters, "refine_block", lambda *args, **how: Outcome(1.0, 0, interrupted=True))
+    monkeypatch.setattr(clusters, "refine", lambda *args: Outcome(1.0, 0, interrupted=True))
     W = sp.block_diag([islands(), islands()], format="lil")
     W[0, 1600] = W[1600, 0] = 1e-2
     found = kl.subspace(kl.laplacian(sp.csr_array(W)), 6, method="davidson")

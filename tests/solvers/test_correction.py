@@ -7,7 +7,7 @@ import torch
 
 from krylow.krylov.pairs import Evidence, Ritz
 from krylow.solvers._correction import CAUTION, FIRST_RATIO, LEAST_RATIO, MOST_RATIO, Leftover, Step, beyond_rounding
-from krylow.solvers._sweeps import PATIENCE
+from krylow.solvers._estimate import Stopping
 
 F64 = torch.float64
 
@@ -56,7 +56,7 @@ def test_no_step_is_believed_to_take_all_or_nothing():
 
 def test_steps_that_do_not_shrink_lead_nowhere():
     left = Leftover()
-    for _ in range(PATIENCE):
+    for _ in range(Stopping.patience):
         left.take(step(1e-3), 0.0)
         assert not left.stalled
     left.take(step(1e-3), 0.0)

@@ -8,10 +8,10 @@ import torch
 from krylow.graph import as_operator
 from krylow.metrics import subspace_error
 from krylow.solvers import _cycles as cycles
-from krylow.solvers import _image as image
 from krylow.solvers._aggregation import aggregate
+from krylow.solvers._block import Block
 from krylow.solvers._coarse import CoarseGraph, solve_coarsest
-from krylow.solvers._filter import FilteredBlock
+from krylow.solvers._filter import Precision
 from krylow_lab.large import graphs, reference
 
 K, WIDTH = 11, 16
@@ -28,7 +28,7 @@ def problem():
 def start(problem, dtype):
     L, level, coarse, _ = problem
     A = L if dtype == torch.float64 else L.float()
-    return FilteredBlock(A, level.prolong(coarse.V).to(dtype), 8.0, orthonormal=True)
+    return Block(A, level.prolong(coarse.V).to(dtype), 8.0, orthonormal=True)
 
 
 def run(problem, dtype, tol):
@@ -47,7 +47,7 @@ def test_the_error_is_reached_and_told(problem, dtype, tol):
     eps = torch.finfo(dtype).eps
     torch.testing.assert_close(block.X.mT @ block.X, torch.eye(WIDTH, dtype=dtype), rtol=0, atol=problem[0].n * eps)
     lam = torch.linalg.eigvalsh(block.X.double().mT @ (problem[0] @ block.X.double()))
-    torch.testing.assert_close(block.theta, lam, rtol=1e3 * eps, atol=1e3 * eps)
+    torch.testing.assert_close(block.estimate.theta, lam, rtol=1e3 * eps, atol=1e3 * eps)
 
 
 def test_a_smoother_that_leaves_too_much_near_the_end_is_made_stronger(problem, monkeypatch):
@@ -83,10 +83,10 @@ def test_ritz_vectors_and_their_leakage(problem):
     look = cycles._look(block, coarse.V.mT @ coarse.V, L, level, coarse, K, 16, 8 / cycles.SMOOTH_CUT, 1e-9)
     X = block.X @ look.C
     torch.testing.assert_close(X.mT @ X, torch.eye(WIDTH, dtype=torch.float64), rtol=0, atol=1e-10)
-    torch.testing.assert_close(X.mT @ (L @ X), torch.diag(block.theta), rtol=0, atol=1e-10)
+    torch.testing.assert_close(X.mT @ (L @ X), torch.diag(block.estimate.theta), rtol=0, atol=1e-10)
     torch.testing.assert_close(look.C @ look.back, torch.eye(WIDTH, dtype=torch.float64), rtol=0, atol=1e-10)
     leaks = (X[:, :K] - truth @ (truth.mT @ X[:, :K])).norm(dim=0)
-    told, true = (float(part[1:].square().mean()) for part in (block.leakage[:K], leaks))
+    told, true = (float(part[1:].square().mean()) for part in (block.estimate.outside[:K], leaks))
     assert 1 / 3 < told / true < 3
 
 
@@ -111,7 +111,7 @@ def test_residuals_are_those_of_the_sums(problem, monkeypatch):
     inner = coarse.V.mT @ coarse.V
     looks = []
     for exact in (0.0, 1.0):
-        monkeypatch.setattr(image, "EXACT_TOL", exact)
+        monkeypatch.setattr(Precision, "exact", exact)
         looks.append(cycles._look(start(problem, torch.float64), inner, L, level, coarse, K, 8, 8 / 30, 0.5))
     torch.testing.assert_close(looks[0].mixing, looks[1].mixing)
     assert looks[0].left == pytest.approx(looks[1].left)
@@ -124,5 +124,5 @@ def test_residuals_of_the_ritz_vectors_are_told(problem, dtype, tol):
     block = start(problem, dtype)
     look = cycles._look(block, coarse.V.mT @ coarse.V, L, level, coarse, K, 8, 8 / 30, tol)
     X = block.X.double() @ look.C
-    true = torch.linalg.vector_norm(L @ X - X * block.theta, dim=0)
-    torch.testing.assert_close(block.residuals, true, rtol=1e-2, atol=1e-5)
+    true = torch.linalg.vector_norm(L @ X - X * block.estimate.theta, dim=0)
+    torch.testing.assert_close(block.estimate.residuals, true, rtol=1e-2, atol=1e-5)

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from krylow.operators import SparseOperator
 from krylow.solvers._aggregation import Aggregation
+from krylow.solvers._block import Block
 from krylow.solvers._coarse import CoarseGraph, solve_coarsest
-from krylow.solvers._filter import FilteredBlock
+from krylow.solvers._filter import spectrum_top
 from krylow.solvers._heavy import contracted
-from krylow.solvers._spectrum import spectrum_top
-from krylow.solvers._sweeps import first_cut, refine_block
+from krylow.solvers.chebyshev import Goal, first_cut, refine
 
 #: Edges of so many times a frequency hold nodes together, or of so many times more where that leaves fewer than so many
 #: clusters a vector: then there is nothing light among them.
@@ -53,8 +53,8 @@ def _lowest(C: SparseOperator, k: int, count: int, tol: float) -> Tensor:
         return found.V
     source = torch.Generator(device=C.device).manual_seed(0)
     X = torch.randn(C.n, count, dtype=C.dtype, device=C.device, generator=source)
-    block = FilteredBlock(C, X, spectrum_top(C))
-    outcome = refine_block(block, C, k, tol=tol, max_products=PASSES * count, watch=None, low=first_cut(block))
+    block = Block(C, X, spectrum_top(C))
+    outcome = refine(block, C, Goal(k, tol, PASSES * count), first_cut(block))
     if outcome.interrupted:  # which is the whole search's to answer
         raise KeyboardInterrupt
     return block.turned()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from krylow.krylov.pairs import Ritz
-from krylow.solvers._sweeps import DOUBT, PATIENCE, Outcome
+from krylow.solvers._estimate import Outcome, Stopping
 
 #: What the first step is believed to leave of the squared error, and the least and the most that any step is: where one
 #: took nearly all of a vector's error, what is left is what steps take less of.
@@ -73,7 +73,7 @@ class Leftover:
     @property
     def stalled(self) -> bool:
         """Whether steps lead nowhere."""
-        return self._idle >= PATIENCE
+        return self._idle >= Stopping.patience
 
     def take(self, step: Step, theory: float) -> None:
         """Judge one more step, which leaves the part ``theory`` of the squared error at least.
@@ -144,7 +144,6 @@ def beyond_rounding(pairs: Ritz, theta: Tensor, k: int, hidden: int) -> Ritz:
     apart = torch.nonzero(exact[1 : k + 1] - exact[:k] > 2 * off.max())
     unique = int(apart[-1]) + 1 if apart.numel() else 0
     mixed = float((off / (exact[k] - exact[hidden:k] - off).clamp(min=off)).nan_to_num().square().sum()) / k
-    evidence = replace(
-        evidence, error=min(1.0, evidence.error + DOUBT * mixed), well_defined=min(evidence.well_defined, unique)
-    )
+    error = min(1.0, evidence.error + Stopping.safety * mixed)
+    evidence = replace(evidence, error=error, well_defined=min(evidence.well_defined, unique))
     return replace(pairs, evidence=evidence)

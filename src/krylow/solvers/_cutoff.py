@@ -34,10 +34,10 @@ from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.profile import GraphProfile
 from krylow.response import estimated_count
 from krylow.result import Subspace
+from krylow.solvers._estimate import TooManyKept
+from krylow.solvers._filter import single, spectrum_top
 from krylow.solvers._problem import Problem, Solver
 from krylow.solvers._schur import PROOF_SLACK
-from krylow.solvers._spectrum import single, spectrum_top
-from krylow.solvers._sweeps import TooManyKept
 from krylow.solvers.exact import Exact, exact_up_to
 
 #: Random probes of an estimated count; degree of its polynomial over the root of the spectrum's width over the cutoff's

@@ -13,16 +13,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from krylow._memory import trim
 from krylow.krylov.cg import conjugate_gradients_
-from krylow.linalg.row_blocks import gram, lengths, residual_gram
+from krylow.linalg.row_blocks import lengths, residual_gram
 from krylow.operators import SparseOperator
 from krylow.solvers._aggregation import Aggregation
+from krylow.solvers._block import Block
 from krylow.solvers._coarse import Coarsest
-from krylow.solvers._filter import OVERLAP, FilteredBlock
+from krylow.solvers._estimate import Outcome, inseparable, judge, judge_up_to, mixed
+from krylow.solvers._filter import Filter, single
 from krylow.solvers._progress import Watch
-from krylow.solvers._spectrum import single
-from krylow.solvers._sweeps import DOUBT, Outcome, judge, judge_up_to, rough, tied
 
 #: The smoother's degree, for errors down to this one and below, and the part of the spectrum's top that it begins at.
 #: What it leaves of high frequencies looks like low ones to the coarser graph, and spoils the correction there.
@@ -37,6 +36,8 @@ ROUGH = 100
 #: The part of a correction that is made after the first one: what is left by then is mostly what was corrected too
 #: much, where aggregates overrate a frequency by less than they do on average.
 DAMPED = 0.85
+#: What two vectors hold outside the block is hardly ever parallel: the part of their product that counts in any case.
+OVERLAP = 0.02
 #: Relative residual and most steps of the solves on the coarser graph.
 COARSE_TOL, COARSE_STEPS = 0.1, 300
 #: Columns that are solved for together there: their room is several times theirs.
@@ -91,7 +92,7 @@ class Look(NamedTuple):
 
 
 def run_cycles(
-    block: FilteredBlock,
+    block: Block,
     D: SparseOperator,
     level: Aggregation,
     coarse: Coarsest,
@@ -121,7 +122,6 @@ def run_cycles(
     turn: Tensor | None = None
     looped = float((level.coarse @ level.vector / level.vector).abs().max()) > NULL * block.high
     underrated = (1 + ALONE * level.alone) * (LOOPED if looped else 1.0)
-    exactly = not rough(DOUBT * tol) and ALONE * level.alone > 1  # what rounding leaves is doubted, too
     try:
         for _ in range(CYCLES):
             if A.products + (degree + 3) * width > limit:
@@ -129,32 +129,32 @@ def run_cycles(
             before = outcome.error
             needed = tol if before <= ROUGH * tol else 1.0
             measured = k if cutoff is None else min(k + 1, width)  # the first guard has to be known as well
-            look = _look(block, inner, D, level, coarse, measured, degree, low, needed, exactly)
+            look = _look(block, inner, D, level, coarse, measured, degree, low, needed)
             if look is None:
                 return None
             turn = look.C
             if cutoff is not None:
-                kept = block.count(cutoff)
+                kept = block.estimate.count(cutoff)
                 if kept > width - LEAST_BEYOND:
                     return Outcome(math.inf, 0, kept=kept, narrow=True)
                 if kept != k:
                     k, foretold = max(1, kept), None
             # What the frequencies were to fall by at the last look, and what they fell by and are still to fall by.
-            total = float(block.theta[:k].sum())
+            total = float(block.estimate.theta[:k].sum())
             optimism = max(1.0, (foretold[0] - total + look.left) / max(foretold[1], 1e-300)) if foretold else 1.0
             foretold = total, look.left
             doubt = optimism * underrated
-            block.leakage = (doubt**0.5 * block.leakage).clamp(max=1)
-            block.doubt = doubt * look.falls
-            block.sweeps, mixing, straddled = 2, doubt**0.5 * look.mixing, True
+            outside = (doubt**0.5 * block.estimate.outside).clamp(max=1)
+            estimate = block.estimate = replace(block.estimate, outside=outside, delta=doubt * look.falls, sweeps=2)
+            mixing, straddled = doubt**0.5 * look.mixing, True
             if cutoff is None:
-                outcome = judge(block, D, k, tol, mixing=mixing)
+                outcome = judge(estimate, mixing, k, tol)
             else:
-                outcome = judge_up_to(block, D, cutoff, tol, mixing)
-                straddled = block.straddles(cutoff)
+                outcome = judge_up_to(estimate, mixing, cutoff, tol)
+                straddled = estimate.separated(cutoff)
             if watch is not None:
                 watch.report(outcome.error)
-            if straddled and (outcome.error <= tol or tied(block, outcome, k, tol)):
+            if straddled and (outcome.error <= tol or inseparable(estimate, outcome, k, tol)):
                 outcome = replace(outcome, settled=True)
                 break
             if STIFF * before < outcome.error <= ROUGH * tol and degree < SMOOTHING_MOST:
@@ -176,7 +176,7 @@ def run_cycles(
 
 
 def _look(
-    block: FilteredBlock,
+    block: Block,
     inner: Tensor,
     D: SparseOperator,
     level: Aggregation,
@@ -185,26 +185,24 @@ def _look(
     degree: int,
     low: float,
     tol: float,
-    exactly: bool = False,
 ) -> Look | None:
     """Smooth a block of known inner products, and measure what its Ritz vectors leak; None where it hardly is a basis.
 
-    Sets the block's frequencies and leakage, which are those of the Ritz vectors. ``exactly`` is the smoother's.
+    Sets the block's frequencies and leakage, which are those of the Ritz vectors.
     """
-    trim(block.X)
-    G = block.smooth(degree, low, inner, exactly=exactly)  # of the former block and this one
-    made = block.multiplied(D, tol, level.restrict)
-    assert made.restricted is not None
-    S = gram(block.X, block.X)
+    p = Filter(degree, low, block.high, 0.0)
+    G, S = block.filter(p)  # inner products of the former block with this one, and of this one
+    made = block.image(D, tol)
+    restricted = level.restrict(made.LX)
     R, failed = torch.linalg.cholesky_ex(S, upper=True)
     if int(failed) or float((R.diagonal() / S.diagonal().sqrt()).min()) < DEPENDENT:
         return None
     theta, Q = torch.linalg.eigh(_congruent(R, made.H))
     C, back = torch.linalg.solve_triangular(R, Q, upper=True), Q.mT @ R
-    block.theta = theta.cpu()
-    high_part = _high_part(block, degree, low, G @ C, inner)
+    found = theta.cpu()
+    high_part = _high_part(p, found, p.rounding(block.X.dtype), G @ C, inner)
     raw = level.restrict(block.X)
-    rho = (made.restricted @ C).addcmul_(raw @ C, theta, value=-1)
+    rho = (restricted @ C).addcmul_(raw @ C, theta, value=-1)
     within = torch.cholesky_solve(made.H, R, upper=True)  # L X in the basis X
     # A difference of sums is exact enough while little is asked for, and else the sums are those of differences.
     if made.squares is None:
@@ -213,27 +211,25 @@ def _look(
         residuals = made.squares - made.H @ within
         blur = BLUR * torch.finfo(block.X.dtype).eps * (C.mT @ made.squares @ C).diagonal()
     residuals = C.mT @ residuals @ C
-    block.residuals = (residuals.diagonal().clamp(min=0) + blur).sqrt().cpu() + made.rounding
     rounding = made.rounding
-    del made  # what is large of it
-    block.rest()
+    size = (residuals.diagonal().clamp(min=0) + blur).sqrt().cpu() + rounding
     below = coarse.theta.cpu()
-    live = (block.theta > NULL * block.high) & (below > NULL * block.high)
+    live = (found > NULL * block.high) & (below > NULL * block.high)
     live[k:] = False
-    factor = float((below[live] / block.theta[live]).median()) if bool(live.any()) else 1.0
+    factor = float((below[live] / found[live]).median()) if bool(live.any()) else 1.0
     shift = factor * theta.clamp(max=float(theta[k - 1]))
-    trim(block.X)
     Z = _coarse_solve(level.coarse, coarse, rho, shift).double().mul_(factor)
     low_part = lengths(Z).cpu()
-    block.leakage = (high_part.square() + low_part.square()).sqrt().clamp(max=1)
+    outside = (high_part.square() + low_part.square()).sqrt().clamp(max=1)
+    block.estimate = replace(block.estimate, theta=found, outside=outside, residuals=size)
     low_coupling = (rho.mT @ Z).cpu()
     # The residuals that no coarser vector sees, over the frequency at which they are as large as what leaks there.
     unseen = (residuals - rho.mT @ rho).cpu()
     at = (unseen.diagonal().clamp(min=0).sqrt() / high_part).clamp(low, block.high).sqrt()
     coupling = (low_coupling + low_coupling.mT) / 2 + unseen / at / at[:, None]
     shifts = coupling.diagonal().clamp(min=0)
-    noise = rounding + OVERLAP * block.high * block.noise**2
-    mixing = block.mixed(coupling.abs() + noise, DOUBTED * shifts + noise, block.theta - shifts)
+    noise = rounding + OVERLAP * block.high * p.rounding(block.X.dtype) ** 2
+    mixing = mixed(coupling.abs() + noise, found - shifts, DOUBTED * shifts + noise)
     return Look(C, back, S, raw, Z, mixing, shifts + noise, float(shifts[:k].sum()))
 
 
@@ -243,17 +239,15 @@ def _congruent(R: Tensor, H: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(R.mT, half.mT, upper=False)
 
 
-def _high_part(block: FilteredBlock, degree: int, low: float, former: Tensor, inner: Tensor) -> Tensor:
-    """Return what the Ritz vectors hold above ``low``, on the host, from their products with the block before.
+def _high_part(p: Filter, theta: Tensor, rounding: float, former: Tensor, inner: Tensor) -> Tensor:
+    """Return the Ritz vectors' components on the filter's interval, on the host, from products with the block before.
 
     What the smoother left of the former block's high part is what is new in the span, over what it takes away.
     """
     within = (former * torch.linalg.solve(inner, former)).sum(0)
     new = (1 - within).clamp(min=0).sqrt().cpu()
-    x = 1 + 2 * (low - block.theta.clamp(max=low)) / (block.high - low)
-    top = math.cosh(degree * math.acosh(1 + 2 * low / (block.high - low)))
-    kept, dropped = torch.cosh(degree * torch.acosh(x)) / top, 1 / top
-    return new * dropped / (kept - dropped).clamp(min=dropped) + block.noise
+    kept, dropped = p.amplification(theta) * p.bound, p.bound
+    return new * dropped / (kept - dropped).clamp(min=dropped) + rounding
 
 
 def _coarse_solve(C: SparseOperator, coarse: Coarsest, rho: Tensor, shift: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor
 from krylow._memory import empty
 from krylow.linalg.components import NullSpace
 from krylow.operators import SparseOperator
-from krylow.solvers._spectrum import spectrum_top
+from krylow.solvers._filter import spectrum_top
 
 #: The part of a degree that M keeps at least: $\phi$.
 FLOOR = 0.25
@@ -108,7 +108,7 @@ def scale(L: SparseOperator, shift: float, dtype: torch.dtype | None = None, roo
     """Return L scaled by its diagonal with this shift, in a dtype or its own.
 
     Its entries are written to a room if one is given: those of another pencil of L, which is spent. Costs the products
-    of :func:`~krylow.solvers._spectrum.spectrum_top` with B, which its counters have.
+    of :func:`~krylow.solvers._filter.spectrum_top` with B, which its counters have.
     """
     graph, L, dtype = L, _with_diagonal(L), dtype or L.dtype
     mass = _mass(L.diagonal().double(), shift)

@@ -26,9 +26,8 @@ from krylow.operators import Operator, SparseOperator
 from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
 from krylow.profile import GraphProfile
 from krylow.result import Subspace, from_pairs
-from krylow.solvers._filter import LINE, block_width
+from krylow.solvers._filter import block_width, in_single, rough
 from krylow.solvers._progress import Callback, Watch
-from krylow.solvers._sweeps import in_single, rough
 
 #: Solvers of small graphs stop at this part of tol by their own estimate, so that the certificate, which is stricter,
 #: agrees.
@@ -162,7 +161,7 @@ def null_answer(L: Operator, null: NullSpace, k: int) -> Ritz:
     return Ritz(zero, null.basis(k, L.dtype), zero, evidence=evidence)
 
 
-def width_of_block(problem: Problem, block: int | None, *, guards: int | None = None, line: int = LINE) -> int:
+def width_of_block(problem: Problem, block: int | None, *, guards: int | None = None, line: int = 16) -> int:
     """Return the columns of a block with guard vectors: ``block`` where that is given."""
     k, n = problem.k, problem.operator.n
     if block is not None and block <= k:

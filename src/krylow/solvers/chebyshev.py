@@ -7,7 +7,7 @@ vectors. The interval is found on the way: a is the block's own largest Ritz val
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -16,34 +16,16 @@ import torch
 from torch import Tensor
 
 from krylow._checks import InputError
-from krylow._memory import trim
 from krylow._random import gaussian
 from krylow.krylov.chebyshev import chebyshev_filter
 from krylow.krylov.pairs import Ritz, rotate, settled
 from krylow.operators import Operator, SparseOperator
+from krylow.solvers._block import Block, conclude
 from krylow.solvers._communities import community_block
-from krylow.solvers._filter import TOLD, FilteredBlock
+from krylow.solvers._estimate import Estimate, Outcome, Stopping, TooManyKept, inseparable, judge, judge_up_to
+from krylow.solvers._filter import Filter, Precision, block_width, least_guards, rates, spectrum_top, working_precision
 from krylow.solvers._problem import SAFETY, Problem, Solver, random_block, solve_large, width_of_block
 from krylow.solvers._progress import Watch
-from krylow.solvers._spectrum import spectrum_top
-from krylow.solvers._sweeps import (
-    DOUBT,
-    FIRST_DEGREE,
-    LEAST_DEGREE,
-    conclude,
-    first_cut,
-    refine_block,
-    refine_up_to,
-    rough,
-    working_precision,
-)
-
-#: The last Ritz value is the k-th one's own if they differ by this part of the band; the interval then begins this part
-#: of the way up from it.
-LAST, BEYOND = 1e-3, 0.03
-#: The filter's degree aims at this much growth of the k-th vector over the block's last one in one sweep.
-GROWTH = 1e3
-DEGREES = (6, 64)
 
 
 @dataclass(frozen=True)
@@ -86,15 +68,11 @@ class Chebyshev(Solver):
         return chebyshev_subspace(problem.operator, X, problem.k, tol=tol, max_products=limit, watch=watch)
 
     def _solve_large(self, problem: Problem, width: int) -> Ritz:
-        watch, limit = problem.watch(), problem.max_products or 4000 * width
-        pairs = None
+        watch, limit, pairs = problem.watch(), problem.max_products or 4000 * width, None
         X = self._communities(problem, width)
         if X is not None:
-            start = [X]
-            del X  # the filter's own from now on
-            pairs = filtered_subspace(problem, start.pop, limit, watch, planted=True)
-        if pairs is None:
-            pairs = filtered_subspace(problem, partial(random_block, problem, width), limit, watch)
+            pairs = filtered_subspace(problem, X, limit, watch, structured=True)
+        pairs = pairs or filtered_subspace(problem, random_block(problem, width), limit, watch)
         assert pairs is not None
         return pairs
 
@@ -102,22 +80,15 @@ class Chebyshev(Solver):
         """Return a start block from communities, where these show the wanted frequencies."""
         null, labels, L = problem.null, problem.communities, problem.operator
         if labels is None or null is None or not null.lowest or problem.cutoff is not None:
-            return None  # gaps are told by factors, above zero
+            return None
         assert isinstance(L, SparseOperator)
         return community_block(L, problem.null_vector(), labels, problem.k, width, problem.generator)
 
 
 def chebyshev_subspace(
-    L: Operator,
-    X: Tensor,
-    k: int,
-    *,
-    tol: float,
-    max_products: int,
-    degree: int | None = None,
-    watch: Watch | None = None,
+    L: Operator, X: Tensor, k: int, *, tol: float, max_products: int, watch: Watch | None = None
 ) -> Ritz:
-    """Return Ritz pairs of a filtered block, the k lowest of which have an estimated error of at most ``tol``.
+    """Return Ritz pairs of graphs whose residuals are computed in every sweep.
 
     A block holds as many copies of a repeated eigenvalue as it has columns, so nothing below the cut is missed unless
     the random block happens to be orthogonal to it.
@@ -127,38 +98,32 @@ def chebyshev_subspace(
     L
         The operator.
     X
-        ``(*batch, n, s)`` start block with s > k; the s - k guards set the speed of convergence.
+        ``(*batch, n, s)`` start block with s > k; the s - k guards set the rate of convergence.
     k
         Wanted pairs.
     tol
         Estimated normalised squared subspace error to stop at.
     max_products
         Most products with L.
-    degree
-        Of the filter. None: chosen before each sweep from the Ritz values.
     watch
         Told of every sweep. Ctrl-C ends the iteration with what the last sweep found.
     """
-    high = L.gershgorin()[1]
-    ritz = rotate(L, X)
-    spent = X.shape[-1]
+    high, size, width = L.gershgorin()[1], L.norm_bound(), X.shape[-1]
+    size = torch.where(size > 0, size, torch.ones_like(size))
+    ritz, products = rotate(L, X), width
     while not bool(((ritz.estimate(k) <= tol) | settled(L.norm_bound(), ritz.residuals[..., : k + 1])).all()):
-        first, cut = ritz.theta[..., 0], ritz.theta[..., -1]
-        sweep = degree or _degree(ritz.theta[..., k - 1], cut, high)
-        if spent + (sweep + 1) * X.shape[-1] > max_products:
+        first, theta, low = ritz.theta[..., 0], ritz.theta[..., k - 1], ritz.theta[..., -1]
+        degree = _amplifying_degree(theta, low, high, 1e3)
+        if products + (degree + 1) * width > max_products:
             break
-        flat = cut <= first  # one eigenvalue in the whole block: any interval above it serves
-        cut = torch.where(flat, (first + high) / 2, cut)
-        # One eigenvalue from the k-th to the last, of which there may be more outside: from there on nothing grows.
-        last = cut - ritz.theta[..., k - 1] <= LAST * (cut - first)
-        cut = torch.where(last, cut + BEYOND * (high - cut), cut)
-        size = L.norm_bound()
-        size = torch.where(size > 0, size, torch.ones_like(size))
-        high_now = torch.where(high > cut, high, cut + size)
-        first = torch.where(first < cut, first, cut - size)
+        low = torch.where(low <= first, (first + high) / 2, low)  # one eigenvalue in the whole block
+        # One eigenvalue from the k-th to the last, of which there may be more outside: nothing above is to grow.
+        low = torch.where(low - theta <= 1e-3 * (low - first), low + 0.03 * (high - low), low)
+        first = torch.where(first < low, first, low - size)
         try:
-            ritz = rotate(L, chebyshev_filter(L, ritz.X, sweep, cut, high_now, first))
-            spent += (sweep + 1) * X.shape[-1]
+            Y = chebyshev_filter(L, ritz.X, degree, low, torch.where(high > low, high, low + size), first)
+            ritz = rotate(L, Y)
+            products += (degree + 1) * width
             if watch is not None:
                 watch.report(float(ritz.estimate(k).max()))
         except KeyboardInterrupt:
@@ -166,54 +131,314 @@ def chebyshev_subspace(
     return ritz
 
 
-def _degree(theta_k: Tensor, cut: Tensor, high: Tensor) -> int:
-    """Return the degree at which the k-th vector grows by ``GROWTH`` over the block's last."""
-    x = 1 + 2 * (cut - theta_k) / (high - cut).clamp(min=torch.finfo(cut.dtype).tiny)
-    rate = torch.acosh(x).amin()
-    wanted = torch.acosh(torch.tensor(GROWTH)) / rate.clamp(min=1e-6)
-    return int(wanted.clamp(*DEGREES).ceil())
+def _amplifying_degree(theta: Tensor, low: Tensor, high: Tensor, ratio: float) -> int:
+    """Return the degree, from 6 to 64, that amplifies the k-th vector by this ratio over the block's last."""
+    x = 1 + 2 * (low - theta) / (high - low).clamp(min=torch.finfo(low.dtype).tiny)
+    degree = math.acosh(ratio) / torch.acosh(x).amin().clamp(min=1e-6)
+    return int(degree.clamp(6, 64).ceil())
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a refinement of a block is asked for.
+
+    Attributes
+    ----------
+    k
+        Wanted vectors; with a cutoff an estimate of their number.
+    tol
+        Estimate of the normalised squared error to stop at.
+    max_products
+        Most products.
+    watch
+        Told of every sweep.
+    cutoff
+        If all frequencies up to this one are wanted.
+    """
+
+    k: int
+    tol: float
+    max_products: int
+    watch: Watch | None = None
+    cutoff: float | None = None
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """Settings of the sweeps over one large graph.
+
+    Attributes
+    ----------
+    first_cut, first_degree
+        The first filter's interval begins at this part of the spectrum's top; its degree.
+    fewest, least_degree, most_degree
+        Degrees of later filters: at least this many while an eigenvector may be undetected and the tolerance is loose,
+        else this many; at most.
+    target
+        Part of the tolerance that a sweep aims at.
+    range_single, range_double
+        Ratio of amplifications in one block at which rounding covers the smaller one.
+    unsettled
+        A vector with this component outside the block is not near any frequency: the lowest may be far below.
+    equal
+        Frequencies of this relative distance are equal, for the stagnation test.
+    restricted
+        Factor by which less is asked for each time that a frequency may still fall below a cutoff.
+    trials, gap
+        Sweeps that a structured start may take, and the least ratio of frequencies on either side of its cut.
+    target_missing, target_probe, worth
+        Factor of the undetected ratio that a sweep aims at, and a filter of the guards alone; the degrees of the whole
+        block more than it needs that this is worth.
+    """
+
+    first_cut: float = 4
+    first_degree: int = 8
+    fewest: int = 2
+    least_degree: int = 4
+    most_degree: int = 96
+    target: float = 0.3
+    range_single: float = 1e5
+    range_double: float = 1e11
+    unsettled: float = 0.3
+    equal: float = 1e-5
+    restricted: float = 0.03
+    trials: int = 4
+    gap: float = 1.5
+    target_missing: float = 2.0
+    target_probe: float = 0.9
+    worth: int = 3
 
 
 def filtered_subspace(
-    problem: Problem, start: Callable[[], Tensor], max_products: int, watch: Watch, *, planted: bool = False
+    problem: Problem, X: Tensor, max_products: int, watch: Watch, *, structured: bool = False
 ) -> Ritz | None:
-    """Return Ritz pairs of one large graph from a filtered block that is stopped by its own measure of the error.
+    """Return Ritz pairs of one large graph from a filtered block that is stopped by the estimate of its own error.
 
     Parameters
     ----------
     problem
-        Of which null vectors are not iterated for where they are the lowest; there must be fewer than k of them.
-    start
-        Makes the start block ``(n, s)``, s > k: it is overwritten, and given up before the answer needs memory.
+        Of which null vectors are deflated where they are the lowest; there must be fewer than k of them.
+    X
+        The start block ``(n, s)``, s > k, which is overwritten.
     max_products, watch
         As in :func:`chebyshev_subspace`.
-    planted
-        Whether it is orthonormal and its first k columns are near the wanted vectors already, which are apart from all
-        others by a clear gap; a third of the other columns at least are random. None is returned where that turns out
-        to be wrong.
+    structured
+        Whether it is orthonormal and its first k columns are near the wanted vectors already, which a clear gap
+        separates from all others; a third of the other columns at least are random. None is returned where that turns
+        out to be wrong.
     """
-    L, k, tol, null = problem.operator, problem.k, problem.tol, problem.null
-    A, D = working_precision(L, tol).counting_for(L), L.detach().counting_for(L)
-    null = null if null is not None and null.lowest and null.count and not planted else None
-    wanted = k - (null.count if null else 0)
-    X = start().to(A.dtype)[:, : L.n - (k - wanted)].contiguous()
-    trim(X)
-    exact_below = 0.0 if rough(tol) else TOLD
-    block = FilteredBlock(A, X, spectrum_top(A), orthonormal=planted, beside=null, exact_below=exact_below)
-    del X
-    low, degree = first_cut(block), FIRST_DEGREE
-    if planted:
-        block.hidden, degree = float(L.n), LEAST_DEGREE
-    goal = tol / DOUBT * k / wanted
-    if problem.cutoff is not None:
-        known = k - wanted
-        block, found = refine_up_to(
-            block, D, wanted, problem.cutoff, tol=tol / DOUBT, max_products=max_products, watch=watch, low=low
-        )
+    L, k, null = problem.operator, problem.k, problem.null
+    A, D = working_precision(L, problem.tol).counting_for(L), L.detach().counting_for(L)
+    null = null if null is not None and null.lowest and null.count and not structured else None
+    known = null.count if null else 0
+    X = X.to(A.dtype)[:, : L.n - known].contiguous()
+    undetected = float(L.n) if structured else 0.0
+    block = Block(A, X, spectrum_top(A), null=null, orthonormal=structured, undetected=undetected)
+    goal = Goal(k - known, problem.tol / Stopping.safety, max_products, watch, problem.cutoff)
+    if goal.cutoff is not None:
+        block, found = refine_up_to(block, D, goal, first_cut(block))
         wanted = found.kept or 0
-        k = known + wanted
     else:
-        found = refine_block(block, D, wanted, tol=goal, max_products=max_products, watch=watch, low=low, degree=degree)
-    found = replace(found, error=found.error * wanted / max(1, k), well_defined=found.well_defined + k - wanted)
-    pairs = None if found.hidden else conclude(D, block, k, found, tol)
-    return pairs
+        wanted = goal.k
+        goal = replace(goal, tol=goal.tol * k / wanted)
+        found = refine(block, D, goal, first_cut(block), Sweeps.least_degree if structured else Sweeps.first_degree)
+    if found.deficient:
+        return None
+    k = known + wanted
+    found = replace(found, error=found.error * wanted / max(1, k), well_defined=found.well_defined + known)
+    return conclude(D, block, k, found, problem.tol)
+
+
+def first_cut(block: Block) -> float:
+    """Return where the first filter's interval begins; below zero if the whole spectrum is."""
+    return block.high / Sweeps.first_cut if block.high > 0 else block.lowest / 2
+
+
+def refine(block: Block, D: Operator, goal: Goal, low: float, degree: int = Sweeps.first_degree) -> Outcome:
+    """Sweep until the estimated error of the first k is at most ``goal.tol``.
+
+    ``low`` is the lower end of the first filter's interval and ``degree`` its degree; later intervals begin at the
+    frequency of the last guard, and their degree aims at the remaining error. D is L, with counters of its own.
+    With a cutoff, k is as many frequencies as are up to that after each sweep, and sweeps go on until the next one is
+    known to stay above.
+    """
+    return Refinement(block, D, goal).run(low, degree)
+
+
+class Refinement:
+    """The sweeps over one block."""
+
+    def __init__(self, block: Block, D: Operator, goal: Goal, settings: Sweeps | None = None) -> None:
+        self.block, self.D, self.goal, self.settings = block, D, goal, settings or Sweeps()
+        self.k, self.tol = goal.k, goal.tol  # which a cutoff changes on the way
+        self.limit = block.L.products + goal.max_products - 2 * block.X.shape[1]
+        self.outcome = Outcome(math.inf, 0)
+        self.best, self.still = math.inf, 0
+
+    def run(self, low: float, degree: int) -> Outcome:
+        """Return how it ended, from a first filter."""
+        block = self.block
+        try:
+            while True:
+                if self.goal.cutoff is not None and block.estimate.sweeps and not self._recount():
+                    return replace(self.outcome, narrow=True)
+                p = self._filter(low, degree)
+                if p is None:
+                    return self.outcome
+                (block.probe if self._found(self._target()) else block.sweep)(self.k, p)
+                error, ended = self._judge()
+                if self.goal.watch is not None:
+                    self.goal.watch.report(error)
+                if self._deficient():
+                    return replace(self.outcome, deficient=True)
+                if ended or self._stagnates(error):
+                    return replace(self.outcome, settled=True)
+                low = min(low, self._next_low(low))
+        except KeyboardInterrupt:
+            block.settle()
+            return replace(self.outcome, interrupted=True)
+
+    def _recount(self) -> bool:
+        """Want as many vectors as are up to the cutoff; return whether enough guards remain."""
+        kept, width = self.block.estimate.count(self.goal.cutoff or 0.0), self.block.X.shape[1]
+        self.outcome = replace(self.outcome, kept=kept)
+        if kept > width - least_guards(kept):
+            return False
+        self.k = min(max(1, kept), width - 1)
+        if self.tol < self.goal.tol and kept < width - 1:  # the next one has to be known better, too
+            self.k = kept + 1
+        return True
+
+    def _filter(self, low: float, degree: int) -> Filter | None:
+        """Return the next filter, of this degree if it is the first; None where no product is left for it."""
+        block, theta = self.block, self.block.estimate.theta
+        first = min(0.0, low)
+        if block.estimate.known:
+            first, degree = float(theta[0]), self._degree(low, self._target())
+        degree = min(degree, (self.limit - block.L.products) // block.X.shape[1])
+        return Filter(degree, low, block.high, min(first, low - 1e-3 * (block.high - low))) if degree > 0 else None
+
+    def _target(self) -> float:
+        """Return the out-of-subspace error to aim at: that many times less as mixed vectors are off by more."""
+        error, tol = self.block.estimate.error(self.k), self.goal.tol
+        mixed = error <= tol < self.outcome.error < math.inf
+        return error * tol / self.outcome.error if mixed else self.tol
+
+    def _found(self, tol: float) -> bool:
+        """Return whether the first k vectors need no more sweeps, and only what may be undetected is looked for."""
+        estimate, k = self.block.estimate, self.k
+        if not estimate.undetected or not estimate.sweeps:
+            return False
+        error = float(estimate.contracted(k).square().mean()) if estimate.sweeps == 1 else estimate.error(k)
+        return error <= tol
+
+    def _degree(self, low: float, tol: float) -> int:
+        """Return the degree that should bring the error of the first k down to ``tol``, within what rounding allows.
+
+        Where an eigenvector may be undetected, the guards are to show it, too, if that takes few degrees more; once the
+        first k are found, it is the degree of the guards, for that alone.
+        """
+        block, estimate, k, set_ = self.block, self.block.estimate, self.k, self.settings
+        outside, lowest = estimate.outside[:k], estimate.theta[:1]
+        span = set_.range_single if block.X.dtype == torch.float32 else set_.range_double
+        if float(outside.max()) >= set_.unsettled:
+            span, lowest = span**0.7, lowest.clamp(max=0)
+        most = int(math.log(2 * span) / float(rates(lowest, low, block.high, 1e-12)))
+        enough = most = max(set_.least_degree, min(set_.most_degree, most))
+        found, missing = self._found(tol), estimate.missing(k)
+        rate = rates(estimate.theta[: k + 1], low, block.high, 1e-12)
+        few = estimate.undetected and not found and self.goal.tol >= Precision.exact
+        for degree in range(set_.fewest if few else set_.least_degree, most):
+            growth = torch.cosh(degree * rate)
+            if not found and enough == most and float((outside / growth[:k]).square().mean()) <= set_.target * tol:
+                enough = degree
+            left = missing * float(growth[k] / growth[k - 1]) ** 2
+            if found and left <= set_.target_probe:
+                return degree
+            if enough < most and left <= set_.target_missing:
+                return degree if degree <= enough + set_.worth else enough
+        return enough
+
+    def _judge(self) -> tuple[float, bool]:
+        """Return the error now, and whether the iteration has come to its end."""
+        block, goal, k = self.block, self.goal, self.k
+        error, shown = block.estimate.error(k), block.estimate.missing(k) <= 1
+        if goal.cutoff is None and error <= goal.tol and shown:
+            self.outcome = judge(*self._ritz(), k, goal.tol)
+            error = self.outcome.error
+        elif goal.cutoff is not None:
+            shown = error <= self.tol
+            if shown:
+                self.outcome = judge_up_to(*self._ritz(), goal.cutoff, goal.tol)
+                error, k = self.outcome.error, min(max(1, self.outcome.kept or 0), block.X.shape[1] - 1)
+                shown = block.estimate.separated(goal.cutoff)
+                if not shown:  # the next one has to be known better
+                    self.tol *= self.settings.restricted
+                    if self.tol < goal.tol * self.settings.restricted**Stopping.patience:
+                        return error, True
+        return error, shown and (
+            self.outcome.error <= goal.tol or inseparable(block.estimate, self.outcome, k, goal.tol)
+        )
+
+    def _ritz(self) -> tuple[Estimate, Tensor]:
+        """Make a Rayleigh-Ritz step for L; return the estimate after it, and how vectors may be mixed."""
+        mixing = self.block.rayleigh_ritz(self.D, self.goal.tol)
+        return self.block.estimate, mixing
+
+    def _deficient(self) -> bool:
+        """Return whether a structured start has not done in its trials, or without a clear gap."""
+        estimate, k = self.block.estimate, self.k
+        if not estimate.undetected:
+            return False
+        trials = (2 if self._found(self.goal.tol) else 1) * self.settings.trials
+        return estimate.sweeps > trials or float(estimate.theta[k]) < self.settings.gap * float(estimate.theta[k - 1])
+
+    def _stagnates(self, error: float) -> bool:
+        """Return whether two frequencies at the cut have been equal for long while the error was not halved.
+
+        Copies of one frequency on either side of the cut look to each other like components outside the block.
+        """
+        theta, k = self.block.estimate.theta, self.k
+        equal = float(theta[k] - theta[k - 1]) <= self.settings.equal * float(theta[k] - theta[0])
+        self.still = self.still + 1 if equal and error > self.best / 2 else 0
+        self.best = min(self.best, error)
+        if self.still < Stopping.patience:
+            return False
+        self.outcome = judge(*self._ritz(), k, self.goal.tol)
+        return True
+
+    def _next_low(self, low: float) -> float:
+        """Return where the next filter's interval begins: near the last guard's frequency.
+
+        That still falls from sweep to sweep, and likely by half of what it fell by last; in the first ones by far more.
+        """
+        theta = self.block.estimate.theta
+        last = at = float(theta[-1])
+        if self.block.estimate.sweeps > 2:
+            at = max(last - max(low - last, 0.0) / 2, (float(theta[self.k]) + last) / 2)
+        return max(at, float(theta[0]) + 1e-7 * self.block.high)
+
+
+def refine_up_to(block: Block, D: Operator, goal: Goal, low: float) -> tuple[Block, Outcome]:
+    """Sweep as :func:`refine` does for all frequencies up to a cutoff, with as wide a block as these need.
+
+    Returns the block, which may be another one, and how it ended.
+    """
+    A, cutoff = block.L, goal.cutoff
+    assert cutoff is not None
+    limit = A.products + goal.max_products
+    above = cutoff + max(0.0, block.high - cutoff) / Sweeps.first_cut
+    while True:
+        low = low if low > cutoff else above  # a filter sees no frequency above its interval's lower end
+        outcome = refine(block, D, replace(goal, max_products=limit - A.products), low)
+        if not outcome.narrow:
+            break
+        kept, width = outcome.kept or 1, block.X.shape[1]
+        wider = max(block_width(kept, D.n), 2 * width)
+        if wider > D.n // 2:
+            raise TooManyKept
+        source = torch.Generator(device=A.device).manual_seed(width)
+        more = torch.randn(A.n, wider - width, dtype=A.dtype, device=A.device, generator=source)
+        block = Block(A, torch.cat([block.X, more], dim=1), block.high, null=block.null)
+        goal, low = replace(goal, k=kept), above
+    return block, replace(outcome, kept=block.estimate.count(cutoff) if outcome.kept is None else outcome.kept)

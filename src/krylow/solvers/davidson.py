@@ -36,14 +36,14 @@ from krylow.linalg.row_blocks import gram, lengths, orthonormalize_, recombine_,
 from krylow.operators import FunctionOperator, SparseOperator
 from krylow.profile import GraphProfile
 from krylow.result import Subspace
+from krylow.solvers._block import Block, conclude
 from krylow.solvers._clusters import PART, lowest_of_clusters
 from krylow.solvers._correction import Leftover, Step, beyond_rounding
-from krylow.solvers._filter import APART, FilteredBlock, cautious_floor
+from krylow.solvers._estimate import Outcome, Stopping, TooManyKept, cautious_floor
+from krylow.solvers._filter import Filter, Precision, fits_single, least_guards
 from krylow.solvers._pencil import first_frequency, scale
 from krylow.solvers._problem import Problem, Solver, random_block, solve_large, sparse_copy, width_of_block
 from krylow.solvers._progress import Watch
-from krylow.solvers._spectrum import fits_single
-from krylow.solvers._sweeps import DOUBT, PATIENCE, SINGLE_TOL, Outcome, TooManyKept, conclude, guards_beside
 from krylow.solvers.exact import Exact
 
 #: The filter of B runs until this error of B's own vectors, and until this one before the shift is looked at.
@@ -198,7 +198,7 @@ def preconditioned_subspace(
             break
         # There is a gap, and rounding of the search is all that is left of the error: once more in double precision.
         X, k = start(), pairs.X.shape[1]
-        X = torch.cat([pairs.X.to(X.dtype), X[:, -max(X.shape[1] - k, guards_beside(k)) :]], dim=1)
+        X = torch.cat([pairs.X.to(X.dtype), X[:, -max(X.shape[1] - k, least_guards(k)) :]], dim=1)
     return pairs
 
 
@@ -220,9 +220,9 @@ def _search(
     """
     search = Search(A, X, k, null, max_products, cutoff)
     try:
-        search.find(shift, tol / DOUBT)
-        while not search.correct(tol / DOUBT, watch):
-            search.find(shift, tol / DOUBT)
+        search.find(shift, tol / Stopping.safety)
+        while not search.correct(tol / Stopping.safety, watch):
+            search.find(shift, tol / Stopping.safety)
     except KeyboardInterrupt:
         search.outcome = replace(search.outcome, interrupted=True)
     X, theta, outcome, doubt = search.X, search.theta, search.outcome, search.doubt
@@ -234,9 +234,9 @@ def _search(
             outcome = replace(outcome, error=0.0 if outcome.settled else math.inf, well_defined=k)
     del search  # and what it keeps beside its block
     trim(X)
-    block = FilteredBlock(A, X, 0.0, beside=null)
+    block = Block(A, X, 0.0, null=null)
     del X
-    block.theta, block.doubt = theta, doubt
+    block.estimate = replace(block.estimate, theta=theta, delta=doubt)
     pairs = conclude(D, block, k, outcome, 0.0)
     if outcome.settled and k > known:
         pairs = beyond_rounding(pairs, theta, k, known)
@@ -245,7 +245,7 @@ def _search(
 
 def _single_suffices(D: SparseOperator, first: float, tol: float) -> bool:
     rounding = torch.finfo(torch.float32).eps * float(D.diagonal().abs().max())
-    return tol >= SINGLE_TOL and rounding <= SINGLE_SCALE * abs(first) and fits_single(D)
+    return tol >= Precision.single and rounding <= SINGLE_SCALE * abs(first) and fits_single(D)
 
 
 class Search:
@@ -329,7 +329,7 @@ class Search:
     def _crowded(self) -> bool:
         """Whether a cutoff keeps so many vectors that too few guards are left."""
         width = self.X.shape[1]
-        return self.cutoff is not None and self.k > width - guards_beside(self.k)
+        return self.cutoff is not None and self.k > width - least_guards(self.k)
 
     @property
     def _straddled(self) -> bool:
@@ -346,7 +346,7 @@ class Search:
         """Make X the block, beside the null space: again where columns near that were mostly rounding after once."""
         for _ in range(MOST_PROJECTIONS):
             X = orthonormalize_(self._clean_(X))
-            if self._renew_(X) <= APART:
+            if self._renew_(X) <= 1e-5:
                 break
         self.X = X
 
@@ -388,15 +388,15 @@ class Search:
             self._entries = self.pencil.operator.values
             trim(self.X)
             self.X = self.pencil.from_graph_(self._with_null())
-            block = FilteredBlock(self.pencil.operator, self.X, self.pencil.top)
+            block = Block(self.pencil.operator, self.X, self.pencil.top)
             try:
                 self._sweep(block, min(low, block.high / FIRST_CUT), goal)
                 if self._settled(block) and goal > COARSE and not self._crowded:
-                    self._sweep(block, float(block.theta[-1]), COARSE)
-                deep = block.theta < -NEAR
+                    self._sweep(block, float(block.estimate.theta[-1]), COARSE)
+                deep = block.estimate.theta < -NEAR
                 self._deep = block.X[:, deep.to(block.X.device)].contiguous()
-                self._least = float(block.theta[~deep].min()) if not bool(deep.all()) else 0.0
-                self._low, self._end = float(block.theta[-1]), float(block.theta[self.k - 1])
+                self._least = float(block.estimate.theta[~deep].min()) if not bool(deep.all()) else 0.0
+                self._low, self._end = float(block.estimate.theta[-1]), float(block.estimate.theta[self.k - 1])
                 self._complete = self._settled(block) and not self._crowded
                 if self._complete:
                     break
@@ -477,44 +477,45 @@ class Search:
         X[:, :count], X[:, count:] = self.null.basis(dtype=X.dtype), self.X[:, : X.shape[1] - count]
         return X
 
-    def _sweep(self, block: FilteredBlock, low: float, goal: float) -> None:
+    def _sweep(self, block: Block, low: float, goal: float) -> None:
         """Sweep until the error of B's own wanted vectors is at most ``goal``, or all are far below the shift."""
         B, k = block.L, self.k
         while self.A.products < self.limit and B.passes < MOST_PASSES:
-            known = bool(block.theta.isfinite().all())
-            first = float(block.theta[0]) if known else 0.0
+            known = block.estimate.known
+            first = float(block.estimate.theta[0]) if known else 0.0
             low = max(low, first + 1e-7 * block.high)
             degree = _filter_degree(block, k, low, goal) if known else FIRST_DEGREE
-            block.sweep(k, degree, low, min(first, low - self.pencil.near))
+            block.sweep(k, Filter(degree, low, block.high, min(first, low - self.pencil.near)))
             shown = True
             if self.pencil.shift == self.cutoff:  # as many frequencies are below 0 as L has below the cutoff
-                self._recount(int((block.theta <= 0).sum()) - (self.k - self.wanted))
+                self._recount(int((block.estimate.theta <= 0).sum()) - (self.k - self.wanted))
                 k = self.k
                 if self._crowded:  # a wider block is needed, whatever this one still finds
                     return
-                shown = float(block.leakage[k]) <= KNOWN
-            if shown and (block.error(k) <= goal or (block.sweeps > 1 and float(block.theta[k - 1]) < -NEAR)):
+                shown = float(block.estimate.outside[k]) <= KNOWN
+            last, found = float(block.estimate.theta[k - 1]), block.estimate.error(k) <= goal
+            if shown and (found or (block.estimate.sweeps > 1 and last < -NEAR)):
                 return
-            above = low - float(block.theta[k - 1]) <= CLAMPED * abs(low)  # a filter sees no frequency above its cut
-            low = min(2 * abs(low), block.high / 2) if above else min(low, float(block.theta[-1]))
+            above = low - last <= CLAMPED * abs(low)  # a filter sees no frequency above its cut
+            low = min(2 * abs(low), block.high / 2) if above else min(low, float(block.estimate.theta[-1]))
 
-    def _settled(self, block: FilteredBlock) -> bool:
+    def _settled(self, block: Block) -> bool:
         """Return whether the last wanted frequency of B is somewhat below 0, by the distance of the last guard.
 
         As many frequencies of B are below 0 as L has below the shift, so that none of the wanted ones can hide among
         high frequencies of B, as one on nodes of small degree would that is above the shift.
         """
-        end, last = float(block.theta[self.k - 1]), float(block.theta[-1])
+        end, last = float(block.estimate.theta[self.k - 1]), float(block.estimate.theta[-1])
         distance = max(last - end, self.pencil.near)
         return -BELOW * distance <= end <= 0
 
-    def _last_of_graph(self, block: FilteredBlock) -> float:
+    def _last_of_graph(self, block: Block) -> float:
         """Return a number just above L's wanted frequencies, from the Rayleigh quotients of the filtered vectors."""
         B, quotients, step = block.L, [], block.X.shape[1] // 2
         for j in range(0, block.X.shape[1], step):
             columns = block.X[:, j : j + step]
-            Y, BY = block.rooms(columns.shape[1])
-            B.three_term(Y.copy_(columns), None, 1.0, 0.0, out=BY)
+            Y = columns.clone(memory_format=torch.contiguous_format)
+            BY = B.three_term(Y, None, 1.0, 0.0)
             products = gram(Y, BY).diagonal()
             quotients.append(products / lengths(self.pencil.to_graph_(Y)).square() + self.pencil.shift)
         last, following = (
@@ -553,7 +554,7 @@ class Search:
             still = still + 1 if left.leaks <= SETTLED * tol and not self.outcome.error < STILL * before else 0
             if self._complete and left.stalled:
                 return True
-            if self.outcome.error <= tol and not self._straddled and undecided < PATIENCE:
+            if self.outcome.error <= tol and not self._straddled and undecided < Stopping.patience:
                 undecided += 1
             elif self.outcome.error <= tol or still == TIMES:
                 self.outcome = replace(self.outcome, settled=True)
@@ -656,13 +657,13 @@ class Search:
         return 1 - kept / torch.arange(1, self.wanted + 1)
 
 
-def _filter_degree(block: FilteredBlock, k: int, low: float, goal: float) -> int:
+def _filter_degree(block: Block, k: int, low: float, goal: float) -> int:
     """Return the degree that should bring the error of B's first k down to ``goal``, within what rounding allows."""
-    rates = torch.acosh((1 + 2 * (low - block.theta) / (block.high - low)).clamp(min=1 + 1e-12))
+    rates = torch.acosh((1 + 2 * (low - block.estimate.theta) / (block.high - low)).clamp(min=1 + 1e-12))
     least, most = DEGREES
-    growth = GROWTH[block.X.dtype] ** (1.0 if float(block.leakage[:k].max()) < 0.3 else 0.7)
+    growth = GROWTH[block.X.dtype] ** (1.0 if float(block.estimate.outside[:k].max()) < 0.3 else 0.7)
     most = max(least, min(most, int(math.log(2 * growth) / float(rates[0]))))
     for degree in range(least, most):
-        if float((block.leakage[:k] / torch.cosh(degree * rates[:k])).square().mean()) <= AIM * goal:
+        if float((block.estimate.outside[:k] / torch.cosh(degree * rates[:k])).square().mean()) <= AIM * goal:
             return degree
     return most

@@ -14,7 +14,6 @@ Where a cycle does not pay, Chebyshev sweeps go on from there.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
@@ -28,25 +27,15 @@ from krylow.krylov.pairs import Ritz
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.result import Subspace
 from krylow.solvers._aggregation import Aggregation, aggregate
+from krylow.solvers._block import Block, conclude
 from krylow.solvers._coarse import DECOMPOSED, FACTORISED, CoarseGraph, Coarsest, solve_coarsest
 from krylow.solvers._coarse_count import coarse_count
 from krylow.solvers._cycles import SMOOTH_CUT, run_cycles
-from krylow.solvers._filter import FilteredBlock, block_width
+from krylow.solvers._estimate import Outcome, Stopping, TooManyKept
+from krylow.solvers._filter import block_width, single, spectrum_top, working_precision
 from krylow.solvers._problem import Problem, Solver, solve_large, sparse_copy, width_of_block
 from krylow.solvers._progress import Watch
-from krylow.solvers._spectrum import single, spectrum_top
-from krylow.solvers._sweeps import (
-    DOUBT,
-    Outcome,
-    TooManyKept,
-    conclude,
-    first_cut,
-    refine_block,
-    refine_up_to,
-    rough,
-    working_precision,
-)
-from krylow.solvers.chebyshev import Chebyshev
+from krylow.solvers.chebyshev import Chebyshev, Goal, first_cut, refine, refine_up_to
 from krylow.solvers.exact import Exact
 
 #: A coarser graph has to be smaller by this factor to be worth it.
@@ -168,7 +157,7 @@ def multilevel_subspace(
     """
     A, D = working_precision(L, tol).counting_for(L), L.detach().counting_for(L)
     cut = None if cutoff is None or width_of is None else Cut(cutoff, width_of)
-    block, outcome = _solve(A, D, vector, k, width, tol / DOUBT, max_products, generator, watch, cut)
+    block, outcome = _solve(A, D, vector, k, width, tol / Stopping.safety, max_products, generator, watch, cut)
     pairs = conclude(D, block, k if outcome.kept is None else outcome.kept, outcome, tol)
     return pairs
 
@@ -191,9 +180,9 @@ def _solve(
     generator: torch.Generator | None,
     watch: Watch | None,
     cut: Cut | None = None,
-) -> tuple[FilteredBlock, Outcome]:
+) -> tuple[Block, Outcome]:
     """Return the block of one level and how it ended; D is A, in float64 where ``tol`` is small."""
-    high, exact_below = spectrum_top(A), 0.0 if rough(DOUBT * tol) else math.inf
+    high = spectrum_top(A)
     level = aggregate(D, vector, high / SMOOTH_CUT / 2)
     if level.coarse.n > min(SMALL * D.n, MANY):
         second = aggregate(level.coarse, level.vector, high / SMOOTH_CUT / 2)
@@ -212,7 +201,7 @@ def _solve(
     # The smoother removes what is above zero: where nothing is, sweeps alone serve.
     if high <= 0 or level.coarse.n > SHRINKS * D.n or level.coarse.n < LEAST_COARSE * width:
         X = _random(A, max(width, block_width(k, D.n)), generator)
-        block = FilteredBlock(A, X, high, exact_below=exact_below)
+        block = Block(A, X, high)
         return _swept(block, D, k, tol, max_products, watch, first_cut(block), cutoff)
     for more in (0, WIDER):
         if more and width >= k + ENOUGH:
@@ -221,7 +210,7 @@ def _solve(
         width = coarse.theta.numel()
         X = empty(A.n, width, dtype=A.dtype, device=A.device)
         trim(X)  # of what the coarser graph's answer took
-        block = FilteredBlock(A, level.prolong(coarse.V, X), high, orthonormal=True)
+        block = Block(A, level.prolong(coarse.V, X), high, orthonormal=True)
         left = max_products - A.products
         outcome = run_cycles(block, D, level, coarse, k, tol=tol, max_products=left, watch=watch, cutoff=cutoff)
         if outcome is not None and not outcome.narrow:
@@ -230,13 +219,13 @@ def _solve(
             k = min(outcome.kept, width)
     # Sweeps need guards, which cycles do not.
     X = torch.cat([block.X, _random(A, max(0, block_width(k, D.n) - width), generator)], dim=1)
-    low = max(float(block.theta[-1]), 1e-7 * high)
-    block = FilteredBlock(A, X, high, exact_below=exact_below)
+    low = max(float(block.estimate.theta[-1]), 1e-7 * high)
+    block = Block(A, X, high)
     return _swept(block, D, k, tol, max_products - A.products, watch, low, cutoff)
 
 
 def _swept(
-    block: FilteredBlock,
+    block: Block,
     D: Operator,
     k: int,
     tol: float,
@@ -244,11 +233,10 @@ def _swept(
     watch: Watch | None,
     low: float,
     cutoff: float | None,
-) -> tuple[FilteredBlock, Outcome]:
+) -> tuple[Block, Outcome]:
     """Return the block after Chebyshev sweeps, and how they ended."""
-    if cutoff is not None:
-        return refine_up_to(block, D, k, cutoff, tol=tol, max_products=max_products, watch=watch, low=low)
-    return block, refine_block(block, D, k, tol=tol, max_products=max_products, watch=watch, low=low)
+    goal = Goal(k, tol, max_products, watch, cutoff)
+    return refine_up_to(block, D, goal, low) if cutoff is not None else (block, refine(block, D, goal, low))
 
 
 def _coarse_answer(
@@ -262,7 +250,7 @@ def _coarse_answer(
         return coarse
     A = single(C) if tol >= 1e-8 else C
     found, _ = _solve(A, C, level.vector, k, width, ask, COARSE_PASSES * width, generator, None)
-    return Coarsest(found.theta[:width], found.turned()[:, :width])
+    return Coarsest(found.estimate.theta[:width], found.turned()[:, :width])
 
 
 def _coarsest(graph: CoarseGraph, k: int, width: int, tol: float) -> Coarsest | None:
