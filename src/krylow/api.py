@@ -27,7 +27,7 @@ from krylow.response import chebyshev_lowpass, lanczos_lowpass
 from krylow.result import Subspace
 from krylow.solvers import METHODS, Problem, Solver, solver_of
 from krylow.solvers._cutoff import up_to
-from krylow.solvers._progress import Callback
+from krylow.solvers._problem import Callback
 
 __all__ = ["METHODS", "SIGNAL_METHODS", "lowpass", "subspace"]
 
@@ -86,7 +86,7 @@ def subspace(
     max_products
         Most products with L of the methods that iterate until tol.
     callback
-        Called after every sweep of such a method with a :class:`~krylow.solvers._progress.Progress`: passes, the error
+        Called after every sweep of such a method with a :class:`~krylow.solvers._problem.Progress`: passes, the error
         reached, the seconds spent and left. Ctrl-C ends the iteration with the best subspace so far, whose status
         says so (INTERRUPTED); a second one raises.
 

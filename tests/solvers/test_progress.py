@@ -8,7 +8,7 @@ import torch
 import krylow as kl
 from krylow.certificate import Status
 from krylow.operators import FunctionOperator
-from krylow.solvers._progress import Watch
+from krylow.solvers._problem import Watch
 from krylow.testing import grid, laplacian_matrix
 
 ITERATIVE = ["thick_restart", "chebyshev", "lobpcg"]

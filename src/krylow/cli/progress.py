@@ -18,7 +18,7 @@ import typer
 from krylow.cli.app import errors, messages
 
 if TYPE_CHECKING:
-    from krylow.solvers._progress import Progress
+    from krylow.solvers._problem import Progress
 
 #: Exit code of Ctrl-C.
 INTERRUPTED = 130

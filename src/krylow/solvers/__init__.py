@@ -3,8 +3,7 @@
 from typing import Any
 
 from krylow._checks import InputError, choice
-from krylow.solvers._problem import Problem, Solver
-from krylow.solvers._progress import Progress
+from krylow.solvers._problem import Problem, Progress, Solver
 from krylow.solvers.chebyshev import Chebyshev
 from krylow.solvers.davidson import Davidson
 from krylow.solvers.exact import Exact

@@ -31,24 +31,12 @@ from krylow.solvers._filter import Filter, Precision, rough
 
 
 class Image(NamedTuple):
-    r"""L X.
+    """L X of a block X."""
 
-    Attributes
-    ----------
-    LX
-        ``(n, s)`` in the block's dtype.
-    H
-        $X^\top L X$ ``(s, s)`` float64.
-    squares
-        $(L X)^\top L X$ ``(s, s)`` float64 from float32 sums; None where H is exact.
-    rounding
-        ``(s,)`` how far H may be off in each row, on the host.
-    """
-
-    LX: Tensor
-    H: Tensor
-    squares: Tensor | None
-    rounding: Tensor
+    LX: Tensor  # (n, s) in the block's dtype
+    H: Tensor  # (s, s) float64, X^T L X
+    squares: Tensor | None  # (s, s) float64, (L X)^T L X from float32 sums; None where H is exact
+    rounding: Tensor  # (s,) how far H may be off in each row, on the host
 
 
 class Block:

@@ -21,7 +21,7 @@ from krylow.solvers._block import Block
 from krylow.solvers._coarse import Coarsest
 from krylow.solvers._estimate import Outcome, inseparable, judge, judge_up_to, mixed
 from krylow.solvers._filter import Filter, single
-from krylow.solvers._progress import Watch
+from krylow.solvers._problem import Watch
 
 #: The smoother's degree, for errors down to this one and below, and the part of the spectrum's top that it begins at.
 #: What it leaves of high frequencies looks like low ones to the coarser graph, and spoils the correction there.

@@ -21,25 +21,12 @@ from krylow.solvers._filter import Filter
 
 @dataclass(frozen=True)
 class Stopping:
-    """The stopping rule of blocks of one large graph.
+    """The stopping rule of blocks of one large graph."""
 
-    Attributes
-    ----------
-    safety
-        Factor by which a squared error estimate is multiplied before it is compared with the tolerance.
-    stagnant
-        An out-of-subspace part of the error below this share of the tolerance, with vectors that are still mixed, shows
-        that there is no gap,
-    near
-        where the gap is below this part of the width of the band; else the square of that share.
-    patience
-        Sweeps without progress after which the iteration has stagnated.
-    """
-
-    safety: float = 2.0
-    stagnant: float = 1e-2
-    near: float = 5e-3
-    patience: int = 8
+    safety: float = 2.0  # factor of a squared error estimate before it is compared with the tolerance
+    stagnant: float = 1e-2  # vectors outside by this part of the tolerance, and still mixed, are never separated
+    near: float = 5e-3  # if their gap is below this part of the band; else by the square of that part
+    patience: int = 8  # sweeps without progress that are stagnation
 
 
 class TooManyKept(Exception):
@@ -107,20 +94,10 @@ class Estimate:
         return 10 * self.undetected / max(1, self.theta.numel() - k)
 
     def swept(self, p: Filter, k: int, mu: Tensor, squares: Tensor, new: Tensor, rounding: float) -> Estimate:
-        r"""Return the estimate after a sweep, whose filtered vectors $y_i$ are not yet normalised.
+        r"""Return the estimate after a sweep.
 
-        Parameters
-        ----------
-        p
-            The filter.
-        k
-            Wanted vectors.
-        mu
-            ``(s,)`` Ritz values of p(L), descending.
-        squares, new
-            ``(s,)`` squared lengths of $y_i$, and norms of their parts outside the former span.
-        rounding
-            Norm of the rounding of the filter in a vector of unit length.
+        ``mu`` are the Ritz values of p(L), descending, ``squares`` the squared lengths of the filtered vectors, ``new``
+        the norms of their parts outside the former span, all ``(s,)``, and ``rounding`` that of the filter.
         """
         s = mu.numel()
         # What is outside may be amplified as much as the first guard that has not converged. It need not be the next
@@ -191,33 +168,15 @@ def mixed(coupling: Tensor, theta: Tensor, delta: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a refinement ended.
+    """How a refinement ended."""
 
-    Attributes
-    ----------
-    error
-        Estimate of the normalised squared error, before the factor of safety.
-    well_defined
-        The largest number of vectors after which a gap shows.
-    settled
-        Whether it came to its end, so that vectors which are mixed by now will not be separated.
-    interrupted
-        Whether by Ctrl-C.
-    deficient
-        Whether the structured start may lack an eigenvector.
-    kept
-        With a cutoff: how many frequencies of the block are up to it.
-    narrow
-        With a cutoff: whether these are too many for the remaining guards.
-    """
-
-    error: float
-    well_defined: int
-    settled: bool = False
-    interrupted: bool = False
-    deficient: bool = False
-    kept: int | None = None
-    narrow: bool = False
+    error: float  # estimate of the normalised squared error, before the factor of safety
+    well_defined: int  # the largest number of vectors after which a gap shows
+    settled: bool = False  # whether vectors that are mixed by now will not be separated
+    interrupted: bool = False  # whether by Ctrl-C
+    deficient: bool = False  # whether the structured start may lack an eigenvector
+    kept: int | None = None  # with a cutoff: how many frequencies of the block are up to it
+    narrow: bool = False  # with a cutoff: whether these are too many for the remaining guards
 
 
 def judge(estimate: Estimate, mixing: Tensor, k: int, tol: float) -> Outcome:

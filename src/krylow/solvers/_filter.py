@@ -77,22 +77,12 @@ def least_guards(kept: int) -> int:
 
 @dataclass(frozen=True)
 class Precision:
-    """Which errors need which precision.
+    """Which errors and spectra need which precision."""
 
-    Attributes
-    ----------
-    single
-        Squared errors down to this one are reached by a filter in float32.
-    exact
-        Below this one, inner products of L X are accumulated in float64 throughout.
-    least, most
-        Size of a spectrum whose squares, and differences of them, float32 holds.
-    """
-
-    single: float = 1e-8
-    exact: float = 1e-4
-    least: float = 1e-12
-    most: float = 1e15
+    single: float = 1e-8  # squared errors down to this one are reached by a filter in float32
+    exact: float = 1e-4  # below this one, inner products of L X are accumulated in float64 throughout
+    least: float = 1e-12  # least norm whose squares float32 holds
+    most: float = 1e15  # largest
 
 
 def fits_single(L: Operator) -> bool:

@@ -6,6 +6,8 @@ memory, libraries run on one thread, products are counted for the operator, and 
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,12 +28,61 @@ from krylow.operators import Operator, SparseOperator
 from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
 from krylow.profile import GraphProfile
 from krylow.result import Subspace, from_pairs
-from krylow.solvers._filter import block_width, in_single, rough
-from krylow.solvers._progress import Callback, Watch
+from krylow.solvers._filter import block_width
 
 #: Solvers of small graphs stop at this part of tol by their own estimate, so that the certificate, which is stricter,
 #: agrees.
 SAFETY = 0.25
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One look at a run, after a sweep.
+
+    Attributes
+    ----------
+    passes, products
+        Sweeps over L and products with one vector so far.
+    bound
+        Estimate of the normalised squared subspace error at this point; infinite while nothing is known of it.
+    seconds
+        Since the run began.
+    remaining
+        Seconds to go if the error goes on falling as it did in the last sweep; None while that is not known.
+    """
+
+    passes: int
+    products: int
+    bound: float
+    seconds: float
+    remaining: float | None
+
+
+Callback = Callable[[Progress], None]
+
+
+class Watch:
+    """Calls back after every sweep, with the counts of L since it was made, on the way to an error of ``tol``."""
+
+    def __init__(self, L: Operator, tol: float, callback: Callback | None) -> None:
+        self._L, self._tol, self._callback = L, tol, callback
+        self._start = self._before = time.perf_counter()
+        self._passes, self._products = L.passes, L.products
+        self._bound = math.inf
+
+    def report(self, bound: float) -> None:
+        """Say that a sweep has ended with an estimated error of ``bound``."""
+        if self._callback is None:
+            return
+        now, remaining = time.perf_counter(), None
+        if bound <= self._tol:
+            remaining = 0.0
+        elif bound < self._bound < math.inf:
+            sweeps = math.log(bound / self._tol) / math.log(self._bound / bound)
+            remaining = sweeps * (now - self._before)
+        self._before, self._bound = now, bound
+        passes, products = self._L.passes - self._passes, self._L.products - self._products
+        self._callback(Progress(passes, products, bound, now - self._start, remaining))
 
 
 @dataclass(frozen=True)
@@ -121,24 +172,19 @@ class Solver(ABC):
 
 
 @sharing()
-def solve_large(
-    problem: Problem, solve: Callable[[Problem], Ritz], *, filtered: bool = True, grouped: bool = False
-) -> Ritz:
+def solve_large(problem: Problem, solve: Callable[[Problem], Ritz], *, grouped: bool = False) -> Ritz:
     """Solve for one large graph in an order that is near in memory; read off a null space that suffices.
 
-    ``filtered`` says whether a filter of single precision may be all that needs the entries in that order, and
-    ``grouped`` whether communities are looked for where there is no near order.
+    ``grouped`` says whether communities are looked for where there is no near order.
     """
     A, profile, null = problem.operator, problem.profile, problem.profile.null_space
     if null is not None and null.lowest and null.count >= problem.k:
         return null_answer(A, null, problem.k)
     other = None
     if isinstance(A, SparseOperator):
-        plain = A.detach()
-        storage = _storage(plain, problem.tol) if filtered else plain.dtype
-        other = reordered_if_it_pays(plain, lambda: profile.search, storage)
+        other = reordered_if_it_pays(A.detach(), lambda: profile.search)
         if other is None and grouped:
-            other = grouped_if_it_pays(plain, storage)
+            other = grouped_if_it_pays(A.detach())
     if other is None:
         return solve(replace(problem, null=null)).to(A.dtype)
     moved = null and null.reordered(other.order)
@@ -181,16 +227,3 @@ def sparse_copy(L: Operator) -> SparseOperator:
     matrix = L.detach().to_scipy()
     parts = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
     return SparseOperator(*parts, psd=L.psd)
-
-
-def _storage(L: SparseOperator, tol: float) -> torch.dtype:
-    """Return what the entries of L in another order are kept in for a filter; where that does, no other copy is kept.
-
-    Where the error is to be small, float32 has to hold them as they are.
-    """
-    return torch.float32 if in_single(L, tol) and (rough(tol) or _held_by_single(L.values)) else L.dtype
-
-
-def _held_by_single(values: Tensor) -> bool:
-    """Return whether float32 holds all values as they are, without another copy of them."""
-    return all(torch.equal(part, part.float().to(part.dtype)) for part in values.split(1 << 16))

@@ -24,8 +24,7 @@ from krylow.solvers._block import Block, conclude
 from krylow.solvers._communities import community_block
 from krylow.solvers._estimate import Estimate, Outcome, Stopping, TooManyKept, inseparable, judge, judge_up_to
 from krylow.solvers._filter import Filter, Precision, block_width, least_guards, rates, spectrum_top, working_precision
-from krylow.solvers._problem import SAFETY, Problem, Solver, random_block, solve_large, width_of_block
-from krylow.solvers._progress import Watch
+from krylow.solvers._problem import SAFETY, Problem, Solver, Watch, random_block, solve_large, width_of_block
 
 
 @dataclass(frozen=True)
@@ -140,73 +139,35 @@ def _amplifying_degree(theta: Tensor, low: Tensor, high: Tensor, ratio: float) -
 
 @dataclass(frozen=True)
 class Goal:
-    """What a refinement of a block is asked for.
+    """What a refinement of a block is asked for."""
 
-    Attributes
-    ----------
-    k
-        Wanted vectors; with a cutoff an estimate of their number.
-    tol
-        Estimate of the normalised squared error to stop at.
-    max_products
-        Most products.
-    watch
-        Told of every sweep.
-    cutoff
-        If all frequencies up to this one are wanted.
-    """
-
-    k: int
-    tol: float
+    k: int  # wanted vectors; with a cutoff an estimate of their number
+    tol: float  # estimate of the normalised squared error to stop at
     max_products: int
-    watch: Watch | None = None
-    cutoff: float | None = None
+    watch: Watch | None = None  # told of every sweep
+    cutoff: float | None = None  # if all frequencies up to this one are wanted
 
 
 @dataclass(frozen=True)
 class Sweeps:
-    """Settings of the sweeps over one large graph.
+    """Settings of the sweeps over one large graph."""
 
-    Attributes
-    ----------
-    first_cut, first_degree
-        The first filter's interval begins at this part of the spectrum's top; its degree.
-    fewest, least_degree, most_degree
-        Degrees of later filters: at least this many while an eigenvector may be undetected and the tolerance is loose,
-        else this many; at most.
-    target
-        Part of the tolerance that a sweep aims at.
-    range_single, range_double
-        Ratio of amplifications in one block at which rounding covers the smaller one.
-    unsettled
-        A vector with this component outside the block is not near any frequency: the lowest may be far below.
-    equal
-        Frequencies of this relative distance are equal, for the stagnation test.
-    restricted
-        Factor by which less is asked for each time that a frequency may still fall below a cutoff.
-    trials, gap
-        Sweeps that a structured start may take, and the least ratio of frequencies on either side of its cut.
-    target_missing, target_probe, worth
-        Factor of the undetected ratio that a sweep aims at, and a filter of the guards alone; the degrees of the whole
-        block more than it needs that this is worth.
-    """
-
-    first_cut: float = 4
-    first_degree: int = 8
-    fewest: int = 2
-    least_degree: int = 4
-    most_degree: int = 96
-    target: float = 0.3
-    range_single: float = 1e5
-    range_double: float = 1e11
-    unsettled: float = 0.3
-    equal: float = 1e-5
-    restricted: float = 0.03
-    trials: int = 4
-    gap: float = 1.5
-    target_missing: float = 2.0
-    target_probe: float = 0.9
-    worth: int = 3
+    first_cut: float = 4  # the first filter's interval begins at this part of the spectrum's top
+    first_degree: int = 8  # degree of the first filter
+    least_degree: int = 4  # of the later ones
+    fewest: int = 2  # least degree while an eigenvector may be undetected and the tolerance is loose
+    most_degree: int = 96  # largest degree
+    target: float = 0.3  # part of the tolerance that a sweep aims at
+    range_single: float = 1e5  # ratio of amplifications at which float32 rounding covers the smaller one
+    range_double: float = 1e11  # the same in float64
+    unsettled: float = 0.3  # with this component outside the block a vector may still fall far below its frequency
+    equal: float = 1e-5  # frequencies of this relative distance are equal in the stagnation test
+    stricter: float = 0.03  # part of the tolerance asked for each time that a frequency may still cross the cutoff
+    trials: int = 4  # sweeps that a structured start may take
+    gap: float = 1.5  # least ratio of the frequencies on either side of its cut
+    target_missing: float = 2.0  # undetected ratio that a sweep aims at, over the one that shows all
+    target_probe: float = 0.9  # that a filter of the guards alone aims at
+    worth: int = 3  # degrees of the whole block that saving such a filter is worth
 
 
 def filtered_subspace(
@@ -262,11 +223,30 @@ def refine(block: Block, D: Operator, goal: Goal, low: float, degree: int = Swee
     With a cutoff, k is as many frequencies as are up to that after each sweep, and sweeps go on until the next one is
     known to stay above.
     """
-    return Refinement(block, D, goal).run(low, degree)
+    state = Refinement(block, D, goal)
+    try:
+        while True:
+            if goal.cutoff is not None and block.estimate.sweeps and not state.recount():
+                return replace(state.outcome, narrow=True)
+            p = state.next_filter(low, degree)
+            if p is None:
+                return state.outcome
+            (block.probe if state.found(state.target()) else block.sweep)(state.k, p)
+            error, ended = state.judge()
+            if goal.watch is not None:
+                goal.watch.report(error)
+            if state.is_deficient():
+                return replace(state.outcome, deficient=True)
+            if ended or state.stagnates(error):
+                return replace(state.outcome, settled=True)
+            low = min(low, state.next_low(low))
+    except KeyboardInterrupt:
+        block.settle()
+        return replace(state.outcome, interrupted=True)
 
 
 class Refinement:
-    """The sweeps over one block."""
+    """Where the sweeps over one block are, and what follows."""
 
     def __init__(self, block: Block, D: Operator, goal: Goal, settings: Sweeps | None = None) -> None:
         self.block, self.D, self.goal, self.settings = block, D, goal, settings or Sweeps()
@@ -275,30 +255,7 @@ class Refinement:
         self.outcome = Outcome(math.inf, 0)
         self.best, self.still = math.inf, 0
 
-    def run(self, low: float, degree: int) -> Outcome:
-        """Return how it ended, from a first filter."""
-        block = self.block
-        try:
-            while True:
-                if self.goal.cutoff is not None and block.estimate.sweeps and not self._recount():
-                    return replace(self.outcome, narrow=True)
-                p = self._filter(low, degree)
-                if p is None:
-                    return self.outcome
-                (block.probe if self._found(self._target()) else block.sweep)(self.k, p)
-                error, ended = self._judge()
-                if self.goal.watch is not None:
-                    self.goal.watch.report(error)
-                if self._deficient():
-                    return replace(self.outcome, deficient=True)
-                if ended or self._stagnates(error):
-                    return replace(self.outcome, settled=True)
-                low = min(low, self._next_low(low))
-        except KeyboardInterrupt:
-            block.settle()
-            return replace(self.outcome, interrupted=True)
-
-    def _recount(self) -> bool:
+    def recount(self) -> bool:
         """Want as many vectors as are up to the cutoff; return whether enough guards remain."""
         kept, width = self.block.estimate.count(self.goal.cutoff or 0.0), self.block.X.shape[1]
         self.outcome = replace(self.outcome, kept=kept)
@@ -309,22 +266,22 @@ class Refinement:
             self.k = kept + 1
         return True
 
-    def _filter(self, low: float, degree: int) -> Filter | None:
+    def next_filter(self, low: float, degree: int) -> Filter | None:
         """Return the next filter, of this degree if it is the first; None where no product is left for it."""
         block, theta = self.block, self.block.estimate.theta
         first = min(0.0, low)
         if block.estimate.known:
-            first, degree = float(theta[0]), self._degree(low, self._target())
+            first, degree = float(theta[0]), self._degree(low, self.target())
         degree = min(degree, (self.limit - block.L.products) // block.X.shape[1])
         return Filter(degree, low, block.high, min(first, low - 1e-3 * (block.high - low))) if degree > 0 else None
 
-    def _target(self) -> float:
+    def target(self) -> float:
         """Return the out-of-subspace error to aim at: that many times less as mixed vectors are off by more."""
         error, tol = self.block.estimate.error(self.k), self.goal.tol
         mixed = error <= tol < self.outcome.error < math.inf
         return error * tol / self.outcome.error if mixed else self.tol
 
-    def _found(self, tol: float) -> bool:
+    def found(self, tol: float) -> bool:
         """Return whether the first k vectors need no more sweeps, and only what may be undetected is looked for."""
         estimate, k = self.block.estimate, self.k
         if not estimate.undetected or not estimate.sweeps:
@@ -345,7 +302,7 @@ class Refinement:
             span, lowest = span**0.7, lowest.clamp(max=0)
         most = int(math.log(2 * span) / float(rates(lowest, low, block.high, 1e-12)))
         enough = most = max(set_.least_degree, min(set_.most_degree, most))
-        found, missing = self._found(tol), estimate.missing(k)
+        found, missing = self.found(tol), estimate.missing(k)
         rate = rates(estimate.theta[: k + 1], low, block.high, 1e-12)
         few = estimate.undetected and not found and self.goal.tol >= Precision.exact
         for degree in range(set_.fewest if few else set_.least_degree, most):
@@ -359,7 +316,7 @@ class Refinement:
                 return degree if degree <= enough + set_.worth else enough
         return enough
 
-    def _judge(self) -> tuple[float, bool]:
+    def judge(self) -> tuple[float, bool]:
         """Return the error now, and whether the iteration has come to its end."""
         block, goal, k = self.block, self.goal, self.k
         error, shown = block.estimate.error(k), block.estimate.missing(k) <= 1
@@ -373,8 +330,8 @@ class Refinement:
                 error, k = self.outcome.error, min(max(1, self.outcome.kept or 0), block.X.shape[1] - 1)
                 shown = block.estimate.separated(goal.cutoff)
                 if not shown:  # the next one has to be known better
-                    self.tol *= self.settings.restricted
-                    if self.tol < goal.tol * self.settings.restricted**Stopping.patience:
+                    self.tol *= self.settings.stricter
+                    if self.tol < goal.tol * self.settings.stricter**Stopping.patience:
                         return error, True
         return error, shown and (
             self.outcome.error <= goal.tol or inseparable(block.estimate, self.outcome, k, goal.tol)
@@ -385,15 +342,15 @@ class Refinement:
         mixing = self.block.rayleigh_ritz(self.D, self.goal.tol)
         return self.block.estimate, mixing
 
-    def _deficient(self) -> bool:
+    def is_deficient(self) -> bool:
         """Return whether a structured start has not done in its trials, or without a clear gap."""
         estimate, k = self.block.estimate, self.k
         if not estimate.undetected:
             return False
-        trials = (2 if self._found(self.goal.tol) else 1) * self.settings.trials
+        trials = (2 if self.found(self.goal.tol) else 1) * self.settings.trials
         return estimate.sweeps > trials or float(estimate.theta[k]) < self.settings.gap * float(estimate.theta[k - 1])
 
-    def _stagnates(self, error: float) -> bool:
+    def stagnates(self, error: float) -> bool:
         """Return whether two frequencies at the cut have been equal for long while the error was not halved.
 
         Copies of one frequency on either side of the cut look to each other like components outside the block.
@@ -407,7 +364,7 @@ class Refinement:
         self.outcome = judge(*self._ritz(), k, self.goal.tol)
         return True
 
-    def _next_low(self, low: float) -> float:
+    def next_low(self, low: float) -> float:
         """Return where the next filter's interval begins: near the last guard's frequency.
 
         That still falls from sweep to sweep, and likely by half of what it fell by last; in the first ones by far more.

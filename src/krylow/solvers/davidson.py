@@ -42,8 +42,7 @@ from krylow.solvers._correction import Leftover, Step, beyond_rounding
 from krylow.solvers._estimate import Outcome, Stopping, TooManyKept, cautious_floor
 from krylow.solvers._filter import Filter, Precision, fits_single, least_guards
 from krylow.solvers._pencil import first_frequency, scale
-from krylow.solvers._problem import Problem, Solver, random_block, solve_large, sparse_copy, width_of_block
-from krylow.solvers._progress import Watch
+from krylow.solvers._problem import Problem, Solver, Watch, random_block, solve_large, sparse_copy, width_of_block
 from krylow.solvers.exact import Exact
 
 #: The filter of B runs until this error of B's own vectors, and until this one before the shift is looked at.
@@ -132,7 +131,7 @@ class Davidson(Solver):
 
     def solve(self, problem: Problem) -> Ritz:
         """Return the lowest Ritz pairs."""
-        return solve_large(problem, partial(self._solve_large, width=self._width(problem)), filtered=False)
+        return solve_large(problem, partial(self._solve_large, width=self._width(problem)))
 
     def _solve_large(self, problem: Problem, width: int) -> Ritz:
         L = problem.operator

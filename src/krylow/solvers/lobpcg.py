@@ -17,8 +17,7 @@ from krylow._checks import InputError
 from krylow._random import gaussian
 from krylow.krylov.pairs import Ritz, rotate, settled
 from krylow.operators import DenseOperator, FunctionOperator, Operator
-from krylow.solvers._problem import SAFETY, Problem, Solver
-from krylow.solvers._progress import Watch
+from krylow.solvers._problem import SAFETY, Problem, Solver, Watch
 
 #: Sweeps between two looks at the error estimate.
 SWEEPS = 20

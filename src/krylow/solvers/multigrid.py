@@ -33,8 +33,7 @@ from krylow.solvers._coarse_count import coarse_count
 from krylow.solvers._cycles import SMOOTH_CUT, run_cycles
 from krylow.solvers._estimate import Outcome, Stopping, TooManyKept
 from krylow.solvers._filter import block_width, single, spectrum_top, working_precision
-from krylow.solvers._problem import Problem, Solver, solve_large, sparse_copy, width_of_block
-from krylow.solvers._progress import Watch
+from krylow.solvers._problem import Problem, Solver, Watch, solve_large, sparse_copy, width_of_block
 from krylow.solvers.chebyshev import Chebyshev, Goal, first_cut, refine, refine_up_to
 from krylow.solvers.exact import Exact
 

@@ -20,8 +20,7 @@ from krylow.krylov.lanczos import breakdown_threshold
 from krylow.krylov.pairs import CONVERGED_PART, Ritz, following_converged, settled
 from krylow.linalg.gram_schmidt import polished
 from krylow.operators import DenseOperator, Operator
-from krylow.solvers._problem import SAFETY, Problem, Solver
-from krylow.solvers._progress import Watch
+from krylow.solvers._problem import SAFETY, Problem, Solver, Watch
 
 #: A step this many times the breakdown threshold is orthogonalised once more; a projection that keeps this part of
 #: every column suffices, and so many are tried.
