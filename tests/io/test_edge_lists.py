@@ -3,28 +3,29 @@ import numpy as np
 import pytest
 
 from krylow._checks import InputError
-from krylow.io.edge_lists import adjacency, parse_edge_list, rows_of_numbers
-from krylow.io.files import Limit
-
-LIMIT = Limit("a file", 1 << 30)
+from krylow.data import read_graph
 
 #: A weighted triangle with a tail: 0-1 (2), 1-2 (0.5), 2-0 (1), 2-3 (4).
 EDGES = [(0, 1, 2.0), (1, 2, 0.5), (2, 0, 1.0), (2, 3, 4.0)]
 MATRIX = np.array([[0, 2, 1, 0], [2, 0, 0.5, 0], [1, 0.5, 0, 4], [0, 0, 4, 0]])
 
 
-def matrix(text, num_nodes=None, **options):
-    edges = parse_edge_list(text, LIMIT)
-    if edges.names is not None:
-        return adjacency(edges.ends, edges.weights, len(edges.names), "a file", **options).toarray(), edges.names
-    rows, numbers = rows_of_numbers(edges.ends, num_nodes)
-    return adjacency(rows, edges.weights, len(numbers), "a file", **options).toarray(), numbers.tolist()
+@pytest.fixture
+def matrix(tmp_path):
+    """Return what reads the text of an edge list: its adjacency, and the numbers or names of the rows."""
+
+    def read(text, num_nodes=None, **options):
+        (tmp_path / "graph.txt").write_bytes(text.encode())
+        graph = read_graph(tmp_path / "graph.txt", num_nodes=num_nodes, **options)
+        return graph.adjacency.toarray(), graph.nodes.tolist()
+
+    return read
 
 
 @pytest.mark.parametrize("mark", [",", ", ", "\t", ";", " ", "   "])
 @pytest.mark.parametrize("header", ["", "source{0}target{0}weight\n", "a{0}b{0}w\n"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_dialects(mark, header, end):
+def test_dialects(matrix, mark, header, end):
     body = "".join(f"{u}{mark}{v}{mark}{w}\n" for u, v, w in EDGES)
     text = "# a comment\n% another\n\n" + header.format(mark) + body
     found, numbers = matrix(text.replace("\n", end))
@@ -33,19 +34,19 @@ def test_dialects(mark, header, end):
 
 
 @pytest.mark.parametrize("header", ["", "source,target\n", "x,y\n", "From,To\n"])
-def test_two_columns_have_weight_one(header):
+def test_two_columns_have_weight_one(matrix, header):
     found, _ = matrix(header + "".join(f"{u},{v}\n" for u, v, _ in EDGES))
     assert np.array_equal(found, (MATRIX != 0).astype(float))
 
 
 @pytest.mark.parametrize(("text", "names"), [("a,b,2\nb,c,3\n", ["a", "b", "c"]), ('"x, y",z,2\nz,w,3\n', None)])
-def test_names_are_rows_in_the_order_of_their_first_appearance(text, names):
+def test_names_are_rows_in_the_order_of_their_first_appearance(matrix, text, names):
     found, got = matrix(text)
     assert got == (names or ["x, y", "z", "w"])
     assert np.array_equal(found, [[0, 2, 0], [2, 0, 3], [0, 3, 0]])
 
 
-def test_header_over_names():
+def test_header_over_names(matrix):
     _, names = matrix("source,target\nsource,b\n")
     assert names == ["source", "b"]
     _, names = matrix("alice,bob\nbob,carol\n")
@@ -56,11 +57,11 @@ def test_header_over_names():
     assert names == ["alice", "bob"]
 
 
-def test_numbers_and_names_mixed_are_names():
+def test_numbers_and_names_mixed_are_names(matrix):
     assert matrix("1 a\n2 a\n")[1] == ["1", "a", "2"]
 
 
-def test_whole_numbers_written_as_floats_are_numbers():
+def test_whole_numbers_written_as_floats_are_numbers(matrix):
     found, numbers = matrix("0.0 1.0 2.0\n1.0000e+00 2.0 3\n")
     assert numbers == [0, 1, 2]
     assert found[1, 2] == 3
@@ -78,17 +79,16 @@ def test_whole_numbers_written_as_floats_are_numbers():
         ("-5 7\n7 9000000000000\n", None, [-5, 7, 9000000000000]),
     ],
 )
-def test_numbers_to_rows(text, num_nodes, numbers):
+def test_numbers_to_rows(matrix, text, num_nodes, numbers):
     found, got = matrix(text, num_nodes)
     assert got == numbers
-    u, v = parse_edge_list(text, LIMIT).ends
     expected = np.zeros_like(found)
-    for a, b in zip(u, v, strict=True):
+    for a, b in (map(int, line.split()) for line in text.splitlines()):
         expected[numbers.index(a), numbers.index(b)] = expected[numbers.index(b), numbers.index(a)] = 1
     assert np.array_equal(found, expected)
 
 
-def test_both_directions_count_once_or_add_up():
+def test_both_directions_count_once_or_add_up(matrix):
     text = "0 1 2\n1 0 2\n1 2 3\n2 2 5\n2 2 5\n"
     assert np.array_equal(matrix(text)[0], [[0, 2, 0], [2, 0, 3], [0, 3, 5]])
     assert np.array_equal(matrix(text, add_up=True)[0], [[0, 4, 0], [4, 0, 3], [0, 3, 10]])
@@ -96,7 +96,7 @@ def test_both_directions_count_once_or_add_up():
         matrix("0 1 2\n1 0 4\n")
 
 
-def test_as_networkx_reads_it(tmp_path):
+def test_as_networkx_reads_it(matrix, tmp_path):
     graph = networkx.gnm_random_graph(50, 200, seed=3)
     for i, (u, v) in enumerate(graph.edges):
         graph.edges[u, v]["weight"] = (i % 7 - 3) / 3  # negative weights too
@@ -122,12 +122,12 @@ def test_as_networkx_reads_it(tmp_path):
         ("source,target\n", "column names alone"),
     ],
 )
-def test_what_is_no_edge_list(text, message):
-    with pytest.raises(InputError, match=f"a file must.*{message}"):
+def test_what_is_no_edge_list(matrix, text, message):
+    with pytest.raises(InputError, match=f"graph.txt must.*{message}"):
         matrix(text)
 
 
 @pytest.mark.parametrize("weight", ["nan", "inf", "-inf"])
-def test_weights_must_be_finite(weight):
+def test_weights_must_be_finite(matrix, weight):
     with pytest.raises(InputError, match="finite weights, got 1"):
         matrix(f"0 1 1\n1 2 {weight}\n")

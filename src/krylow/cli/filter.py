@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,7 +86,7 @@ def filter_signals(
         request.check((*METHODS, *SIGNAL_METHODS), (graph, signals))
         table, network = _read(request, signals, stages)
         y, sub, spent = _filter(request, network, table, signals.name, stages)
-        filtered = table.with_values(y)
+        filtered = replace(table, values=y)
         with stages("write", f"writing {out}"):
             if not request.to_stdout:
                 write_signals(out, filtered)

@@ -16,7 +16,7 @@ from krylow.data.local import DataNotFoundError, data_folder, find_folder
 from krylow.data.sbm import sbm
 from krylow.data.subgraphs import connected_subgraphs
 from krylow.data.tudataset import tudataset
-from krylow.io.files import STREAM, Limit, kind_of, size_of
+from krylow.io.files import Limit, kind_of, size_of
 from krylow.io.graphs import GRAPHS, GraphFile, read_graph
 
 #: Families that a folder without graphs does not hide.
@@ -177,7 +177,7 @@ def read_folder(
 def _small(graph: GraphFile, file: Path, max_size: int | str | None) -> Any:
     """Return the adjacency of a graph that is small enough to be held as a dense matrix."""
     most = size_of(max_size)
-    limit = Limit(file.name, STREAM if most is None else most)
+    limit = Limit(file.name, 1 << 30 if most is None else most)
     limit.check(8 * graph.n**2, f"a graph of {graph.n} nodes, each pair of which has an entry here")
     return graph.adjacency
 

@@ -1,4 +1,4 @@
-"""Writing files so that they appear whole or not at all, and leave nothing else behind."""
+"""Writing files so that they appear whole or not at all, without leftovers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ try:
 except ImportError:  # pragma: no cover
     fcntl = None
 
-#: How unfinished files are called; not by their target, whose name may be as long as a name can be.
+#: Names of unfinished files; not made from the target's, which may already have the largest possible length.
 PREFIX, SUFFIX = ".krylow-", ".tmp"
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes | str) -> Path:
     """Write ``data`` to ``path`` such that a reader sees the old file or the new one, never a part of either.
 
-    The data goes to a hidden file in the same folder, is flushed to the disk, and takes the place of ``path`` in one
-    step. Whatever interrupts the writing leaves ``path`` as it was. A process that is killed cannot remove its hidden
-    file: the next write into the folder does, since the lock that a living writer holds is free then.
+    The data goes to a hidden file in the same folder, is flushed to the disk, and replaces ``path`` in one step. An
+    interrupted write leaves ``path`` as it was. The hidden file of a killed process is removed by the next write into
+    the folder: its lock, which a running writer holds, is free.
 
     Parameters
     ----------
@@ -40,32 +40,21 @@ def write_whole(path: str | os.PathLike[str], data: bytes | str) -> Path:
         ``path``.
     """
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file() and not target.is_dir():
-        return _write_through(target, path, data)
+    content = data.encode() if isinstance(data, str) else data
     try:
-        remove_abandoned(target.parent)
+        if target.exists() and not target.is_file() and not target.is_dir():
+            target.write_bytes(content)  # a device or a pipe, which no file may replace
+            return Path(path)
+        _remove_abandoned(target.parent)
         with _unfinished(target.parent) as (file, partial):
-            file.write(data.encode() if isinstance(data, str) else data)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
-            if fcntl is None:  # pragma: no cover (Windows renames no open file)
+            if fcntl is None:  # pragma: no cover (Windows cannot rename an open file)
                 file.close()
             os.replace(partial, target)
     except OSError as error:
-        if error.filename is None or PREFIX in str(error.filename):  # what the user knows is the target
-            error.filename, error.filename2 = str(path), None
-        raise
-    _sync_folder(target.parent)
-    return Path(path)
-
-
-def _write_through(target: Path, path: str | os.PathLike[str], data: bytes | str) -> Path:
-    """Write to a device or a pipe, whose place no file may take."""
-    try:
-        with open(target, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-    except OSError as error:
-        error.filename = str(path)
+        error.filename, error.filename2 = str(path), None  # not the hidden file's
         raise
     return Path(path)
 
@@ -76,47 +65,31 @@ def check_folder(folder: str | os.PathLike[str]) -> None:
         pass
 
 
-def remove_abandoned(folder: Path) -> None:
-    """Remove the unfinished files of writers that were killed."""
-    if fcntl is None:  # pragma: no cover (no lock tells the dead from the living)
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the unfinished files of killed writers."""
+    if fcntl is None:  # pragma: no cover (without locks, running and killed writers look alike)
         return
     with contextlib.suppress(OSError):
-        names = [name for name in os.listdir(folder) if name.startswith(PREFIX) and name.endswith(SUFFIX)]
-        for name in names:
-            with contextlib.suppress(OSError), open(folder / name, "rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error while its writer lives
-                (folder / name).unlink()
+        for partial in folder.glob(f"{PREFIX}*{SUFFIX}"):
+            with contextlib.suppress(OSError), open(partial, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error while its writer runs
+                partial.unlink()
 
 
 @contextlib.contextmanager
 def _unfinished(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
     """Open a hidden file that is locked, and removed unless it is renamed."""
     while True:
-        # Not tempfile: its files are private to the user, and a result is to get the permissions any other file gets.
+        # Not tempfile, whose files are private to the user: a result gets the permissions of any other file.
         partial = folder / f"{PREFIX}{secrets.token_hex(8)}{SUFFIX}"
         try:
             with open(partial, "xb") as file:
-                if _locked(file):
+                if fcntl is not None:
+                    with contextlib.suppress(OSError):  # a file system without locks: no other writer gets one either
+                        fcntl.flock(file, fcntl.LOCK_EX)
+                # Before it was locked, another writer may have removed it as abandoned.
+                if fcntl is None or os.fstat(file.fileno()).st_nlink > 0:
                     yield file, partial
                     return
         finally:
             partial.unlink(missing_ok=True)
-
-
-def _locked(file: BinaryIO) -> bool:
-    """Lock a new file, and tell whether it is still there: another writer may have taken it for an abandoned one."""
-    if fcntl is not None:
-        with contextlib.suppress(OSError):  # a file system without locks: nobody else gets one either
-            fcntl.flock(file, fcntl.LOCK_EX)
-        return os.fstat(file.fileno()).st_nlink > 0
-    return True  # pragma: no cover
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a power cut, on the systems where a folder can be flushed."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

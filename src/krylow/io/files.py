@@ -1,4 +1,4 @@
-"""What all kinds of files share: suffixes, content within a limit of memory, and the writing of results."""
+"""Files of any kind: their suffixes, reading within a limit of memory, and writing of results."""
 
 from __future__ import annotations
 
@@ -18,12 +18,8 @@ import numpy as np
 from krylow._checks import InputError
 from krylow.io import atomic
 
-#: Times the unpacked file that reading may take, and times the packed file that it may unpack to.
-GROWTH, UNPACKED = 10, 20
-#: Bytes that are always allowed, and the most that is read from what is no regular file and has no size.
-FLOOR, STREAM = 64 << 20, 1 << 30
-_PIECE = 1 << 20
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+#: Limits of memory: multiples of the file's size and of a packed file's, and the bytes that are always allowed.
+GROWTH, UNPACKED, FLOOR = 10, 20, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -37,8 +33,8 @@ class Limit:
         """Refuse a file that needs more."""
         if needed > self.size:
             raise InputError(
-                f"{self.what} must not need more memory than its size explains, got {why}: {shown(needed)} where "
-                f"{shown(self.size)} are allowed. If it is meant, allow more (max_size, --max-size)."
+                f"{self.what} must not need more memory than its size explains, got {why}: {_in_words(needed)} where "
+                f"{_in_words(self.size)} are allowed. If it is meant, allow more (max_size, --max-size)."
             )
 
 
@@ -48,7 +44,7 @@ def limit_of(what: str, size: int, max_size: int | None, times: int = GROWTH) ->
 
 
 def size_of(text: str | int | None, what: str = "max_size") -> int | None:
-    """Return a number of bytes, as a number or as text with a unit.
+    """Return a number of bytes, given as a number or as text with a unit.
 
     >>> size_of("1.5k"), size_of(7), size_of("2 GB")
     (1536, 7, 2147483648)
@@ -58,7 +54,7 @@ def size_of(text: str | int | None, what: str = "max_size") -> int | None:
     given = str(text).strip().lower().removesuffix("b").removesuffix("i").strip()
     unit = given[-1:] if given[-1:].isalpha() else ""
     try:
-        size = float(given.removesuffix(unit)) * _UNITS[unit]
+        size = float(given.removesuffix(unit)) * {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}[unit]
         if isinstance(text, bool) or not 1 <= size < 2**63:
             raise ValueError
     except (ValueError, KeyError):
@@ -66,10 +62,10 @@ def size_of(text: str | int | None, what: str = "max_size") -> int | None:
     return int(size)
 
 
-def shown(size: int) -> str:
-    """Return a number of bytes in words.
+def _in_words(size: int) -> str:
+    """Return a number of bytes with a unit.
 
-    >>> shown(300), shown(3 << 29)
+    >>> _in_words(300), _in_words(3 << 29)
     ('300 bytes', '1.5 GiB')
     """
     if size < 1 << 10:
@@ -79,12 +75,12 @@ def shown(size: int) -> str:
 
 
 def kind_of(path: Path) -> str:
-    """Return the suffix that says what a file is, in small letters and without ``.gz``; empty where there is none."""
+    """Return the suffix that decides the file's type, in lower case and without ``.gz``."""
     return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
 
 
 def suffix(path: Path, known: tuple[str, ...], what: str) -> str:
-    """Return the suffix that says what a file is, or refuse one that is not among the known."""
+    """Return the suffix that decides the file's type, or refuse one that is not known."""
     kind = kind_of(path)
     if kind not in known:
         raise InputError(f"{what} must be a file of type {', '.join(known)}, got {path.name!r}.")
@@ -96,12 +92,13 @@ def suffix(path: Path, known: tuple[str, ...], what: str) -> str:
 def read_bytes(path: Path, max_size: int | None = None) -> bytes:
     """Return a file's content, unpacked where its name ends with ``.gz``.
 
-    Without ``max_size`` a regular file may have any number of bytes, and a packed one 20 times its own.
+    Without ``max_size`` a regular file may have any number of bytes, a packed one 20 times its own, and a device or
+    pipe, which has no size, 1 GiB.
     """
     try:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
-            size = status.st_size if stat.S_ISREG(status.st_mode) else STREAM
+            size = status.st_size if stat.S_ISREG(status.st_mode) else 1 << 30
             if path.suffix.lower() == ".gz":
                 return _unpacked(file, limit_of(path.name, size, max_size, UNPACKED))
             limit = Limit(path.name, size if max_size is None else max_size)
@@ -120,7 +117,7 @@ def _unpacked(file: IO[bytes], limit: Limit) -> bytes:
 
 def _whole(file: IO[bytes] | gzip.GzipFile, limit: Limit) -> bytes:
     content = bytearray()
-    while piece := file.read(_PIECE):
+    while piece := file.read(1 << 20):
         content += piece
         if len(content) > limit.size:
             limit.check(len(content), "content of more bytes than that")
@@ -128,11 +125,11 @@ def _whole(file: IO[bytes] | gzip.GzipFile, limit: Limit) -> bytes:
 
 
 def archive_size(content: bytes, what: str, max_size: int | None) -> int:
-    """Return how many bytes the arrays of an ``.npz`` have, by its directory; what is no archive has its own size."""
+    """Return the unpacked size of the arrays of an ``.npz`` by its directory, or the size of what is no archive."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             size = sum(member.file_size for member in archive.infolist())
-    except Exception:  # whatever is damaged: the reader itself finds the words for it
+    except Exception:  # the reader reports any damage
         return len(content)
     limit_of(what, len(content), max_size, UNPACKED).check(size, "arrays that unpack to more than that")
     return size
@@ -149,12 +146,12 @@ def decode(content: bytes, what: str) -> str:
 
 
 def load(content: bytes) -> Any:
-    """Return what ``numpy.load`` makes of a file, but no pickle."""
+    """Return what ``numpy.load`` makes of a file; no pickle."""
     return np.load(io.BytesIO(content), allow_pickle=False)
 
 
 def attempt(reader: Callable[[], Any], content: bytes, what: str, wanted: str) -> Any:
-    """Run a reader of ``content``, and turn whatever damage makes it raise into one message."""
+    """Run a reader of ``content``, and replace whatever a damaged file makes it raise by one message."""
     try:
         return reader()
     except InputError:
@@ -165,13 +162,13 @@ def attempt(reader: Callable[[], Any], content: bytes, what: str, wanted: str) -
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
-    """Find out whether a file could be written, before the time is spent to compute it."""
+    """Refuse an output that could not be written, before it is computed."""
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise InputError(f"the output must be a file, got the folder {str(path)!r}.")
     if not target.parent.is_dir():
         raise InputError(f"the output must go to a folder that exists, got {str(path)!r}: make {target.parent} first.")
-    if target.exists() and not target.is_file():  # a device or a pipe: nothing is written beside it
+    if target.exists() and not target.is_file():  # a device or a pipe, which is not replaced
         return
     try:
         atomic.check_folder(target.parent)

@@ -6,7 +6,7 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,9 @@ from krylow.io.text import content, fields, is_number, malformed, separator
 #: The separator that each kind of table is written with.
 TABLES = {".csv": ",", ".tsv": "\t", ".txt": " "}
 SIGNALS = (".npy", ".npz", *TABLES)
-#: What is looked for in an ``.npz`` of several arrays.
+#: Names of the array that is read from an ``.npz`` of several.
 ARRAY_NAMES = ("signals", "x")
-#: Bytes that a name takes as an object of its own, and how many names are counted together.
-NAME_BYTES, BATCH = 80, 1 << 15
-#: What the column that names the nodes may be called; the last is how pandas writes an index without a name.
+#: Names of the column that names the nodes; the last is how pandas writes an index without a name.
 NODE_COLUMNS = ("node", "nodes", "id", "name", "label", "index", "")
 
 
@@ -51,10 +49,6 @@ class Table:
     nodes: list[str] | None = None
     node_column: str = "node"
     array: str = "signals"
-
-    def with_values(self, values: np.ndarray) -> Table:
-        """Return other values under the same names."""
-        return replace(self, values=values)
 
 
 def read_signals(path: str | os.PathLike[str], *, max_size: int | str | None = None) -> Table:
@@ -90,7 +84,14 @@ def read_signals(path: str | os.PathLike[str], *, max_size: int | str | None = N
     if kind == ".npz":
         if not isinstance(values, np.lib.npyio.NpzFile):
             raise InputError(f"{what} must be an .npz file as numpy.savez makes it.")
-        name, archive = _only_array(values.files, what), values
+        archive, names = values, values.files
+        found = names if len(names) == 1 else [name for name in ARRAY_NAMES if name in names]
+        if not found:
+            raise InputError(
+                f"{what} must hold one array, or one that is called {' or '.join(ARRAY_NAMES)}, "
+                f"got {', '.join(names) or 'none'}."
+            )
+        name = found[0]
         values = attempt(lambda: archive[name], data, what, "whole arrays of numbers")
     if not isinstance(values, np.ndarray):
         raise InputError(f"{what} must hold one array, got an .npz file: call it so.")
@@ -98,18 +99,6 @@ def read_signals(path: str | os.PathLike[str], *, max_size: int | str | None = N
         raise InputError(f"{what} must hold real numbers, got {values.dtype}.")
     single = values.dtype.kind == "f" and values.dtype.itemsize == 4
     return Table(values.astype(np.float32 if single else np.float64), array=name)
-
-
-def _only_array(names: list[str], what: str) -> str:
-    if len(names) == 1:
-        return names[0]
-    found = next((name for name in ARRAY_NAMES if name in names), None)
-    if found is None:
-        raise InputError(
-            f"{what} must hold one array, or one that is called {' or '.join(ARRAY_NAMES)}, "
-            f"got {', '.join(names) or 'none'}."
-        )
-    return found
 
 
 def parse_table(text: str, limit: Limit) -> Table:
@@ -144,11 +133,12 @@ def parse_table(text: str, limit: Limit) -> Table:
 
 
 def _noting(rows: Iterable[str], mark: str | None, nodes: list[str], limit: Limit) -> Iterator[str]:
-    """Give the rows as they are, and write down the name that each begins with."""
+    """Yield the rows as they are, and append the name at the beginning of each to ``nodes``."""
+    name_bytes = 80  # of a name as an object of its own
     for row in rows:
         nodes.append(fields(row, mark, limit.what)[0])
-        if len(nodes) % BATCH == 0:
-            limit.check(NAME_BYTES * len(nodes), f"{len(nodes)} names or more in lines that short")
+        if len(nodes) % 10_000 == 0:
+            limit.check(name_bytes * len(nodes), f"{len(nodes)} names or more in lines that short")
         yield row
 
 
@@ -174,38 +164,33 @@ def write_signals(path: str | os.PathLike[str], table: Table) -> Path:
     kind = suffix(Path(path), SIGNALS, "signals")
     if kind in TABLES:
         return write(path, format_table(table, TABLES[kind]).encode())
-    buffer = io.BytesIO()
     if kind == ".npz":
-        np.savez(buffer, **{table.array: table.values})  # type: ignore[arg-type]
-    else:
-        np.save(buffer, table.values)
+        return _write_npz(path, {table.array: table.values})
+    buffer = io.BytesIO()
+    np.save(buffer, table.values)
     return write(path, buffer.getvalue())
 
 
 def write_subspace(
     path: str | os.PathLike[str], basis: np.ndarray, ritz_values: np.ndarray, nodes: np.ndarray | None = None
 ) -> Path:
-    """Write a subspace in the form that the suffix says, whole or not at all.
+    """Write a basis ``(n, k)`` in the form that the suffix says, whole or not at all.
 
-    Parameters
-    ----------
-    path
-        ``.npz`` for the arrays basis, ritz_values and (where they have names) nodes; ``.npy`` or a table for the basis
-        alone, in a table with the names of the nodes before it.
-    basis, ritz_values
-        ``(n, k)`` and ``(k,)``.
-    nodes
-        ``(n,)`` numbers or names of the nodes.
+    An ``.npz`` has the arrays basis, ritz_values ``(k,)`` and, where the nodes have names, nodes ``(n,)``; a ``.npy``
+    or a table the basis alone, in a table after the names of the nodes.
     """
     if suffix(Path(path), SIGNALS, "a basis") != ".npz":
         return write_signals(path, basis_table(basis, nodes))
+    return _write_npz(path, {"basis": basis, "ritz_values": ritz_values} | ({} if nodes is None else {"nodes": nodes}))
+
+
+def _write_npz(path: str | os.PathLike[str], arrays: dict[str, Any]) -> Path:
     buffer = io.BytesIO()
-    arrays: dict[str, Any] = {"basis": basis, "ritz_values": ritz_values} | ({} if nodes is None else {"nodes": nodes})
     np.savez(buffer, **arrays)
     return write(path, buffer.getvalue())
 
 
 def basis_table(basis: np.ndarray, nodes: np.ndarray | None = None) -> Table:
-    """Return a basis ``(n, k)`` as a table with columns u1 to uk, and the names of the nodes where there are any."""
+    """Return a basis ``(n, k)`` as a table with columns u1 to uk, after the names of the nodes where there are any."""
     names = None if nodes is None else [str(node) for node in nodes.tolist()]
     return Table(basis, columns=[f"u{i}" for i in range(1, basis.shape[1] + 1)], nodes=names)

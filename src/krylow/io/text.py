@@ -1,18 +1,50 @@
-"""Lines and fields of tables and edge lists, in the dialects that people have them in.
+"""Text: lines and fields of tables, edge lists, and GraphML.
 
-Separators are tabs, semicolons, commas or spaces; lines that start with ``#`` or ``%`` are comments.
+Separators are tabs, semicolons, commas or spaces; lines that start with ``#`` or ``%`` are comments. An edge list has
+two nodes a line, and perhaps a weight. Numbers are parsed by numpy's compiled reader, a batch of lines at a time within
+the limit of memory, since line objects take many times the file; pandas is not part of the core install.
 """
 
 from __future__ import annotations
 
 import csv
+import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count, islice
+from xml.etree.ElementTree import ParseError, XMLParser
+
+import numpy as np
 
 from krylow._checks import InputError
+from krylow.io.files import Limit
 
-#: Characters that are split into lines together: as objects of their own, lines take many times the file.
-PIECE = 1 << 20
-COMMENTS = ("#", "%")
+#: Column names by which a header is distinguished from an edge between two named nodes.
+HEADERS = (
+    ("source", "target"),
+    ("from", "to"),
+    ("src", "dst"),
+    ("node1", "node2"),
+    ("node_1", "node_2"),
+    ("u", "v"),
+    ("i", "j"),
+    ("row", "col"),
+    ("head", "tail"),
+)
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges in the order of their file: ``ends (2, e)`` and ``weights (e,)``.
+
+    The ends are positions in ``names``, which are in the order of the file, or whole numbers where there are no names.
+    """
+
+    ends: np.ndarray
+    weights: np.ndarray
+    names: list[str] | None = None
+    directed: bool = False
 
 
 def separator(line: str) -> str | None:
@@ -21,20 +53,20 @@ def separator(line: str) -> str | None:
 
 
 def content(text: str) -> Iterator[str]:
-    """Give the lines that are neither blank nor comments."""
-    return (line for line in _lines(text) if line[:1].isalnum() or _says_something(line))
+    """Yield the lines that are neither blank nor comments."""
+    return (line for line in _lines(text) if line[:1].isalnum() or _is_content(line))
 
 
 def _lines(text: str) -> Iterator[str]:
     start = 0
     while start < len(text):
-        end = text.find("\n", start + PIECE) + 1 or len(text)
+        end = text.find("\n", start + (1 << 20)) + 1 or len(text)
         yield from text[start:end].splitlines()
         start = end
 
 
-def _says_something(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith(COMMENTS)
+def _is_content(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith(("#", "%"))
 
 
 def fields(line: str, mark: str | None, what: str) -> list[str]:
@@ -45,12 +77,12 @@ def fields(line: str, mark: str | None, what: str) -> list[str]:
     try:
         parts = next(csv.reader([line], delimiter=mark or " ", skipinitialspace=True))
     except csv.Error as error:
-        raise InputError(f"{what} must hold lines of numbers and names, got {shown(line)}: {error}.") from None
+        raise InputError(f"{what} must hold lines of numbers and names, got {_quoted(line)}: {error}.") from None
     return [part.strip() for part in parts if part or mark is not None]
 
 
 def is_number(text: str) -> bool:
-    """Tell whether a field is a number."""
+    """Whether a field is a number."""
     try:
         float(text)
     except ValueError:
@@ -58,32 +90,194 @@ def is_number(text: str) -> bool:
     return True
 
 
-def shown(line: str) -> str:
-    """Return a line as messages quote it."""
+def _quoted(line: str) -> str:
     return repr(line if len(line) <= 60 else line[:57] + "...")
 
 
 def malformed(
     text: str, mark: str | None, columns: int, wanted: str, what: str, *, numbers: Iterable[int] = ()
 ) -> InputError:
-    """Return the error that names the first line that does not fit.
+    """Return the error that quotes the first line without ``columns`` fields, or without a number at ``numbers``.
 
-    Parameters
-    ----------
-    text, mark, columns
-        The whole file, its separator, and the number of fields that a line must have.
-    wanted, what
-        What a line must hold, and how messages call the file.
-    numbers
-        Which fields must be numbers, but in a first line that is names alone.
+    A first line of names alone is a header. ``wanted`` is what a line must hold, ``what`` the name of the file.
     """
-    seen = False
+    header = True
     for number, line in enumerate(_lines(text), 1):
-        if not _says_something(line):
+        if not _is_content(line):
             continue
         parts = fields(line, mark, what)
-        names = not seen and not any(map(is_number, parts))
+        names = header and not any(map(is_number, parts))
         if len(parts) != columns or not all(parts) or not (names or all(is_number(parts[i]) for i in numbers)):
-            return InputError(f"{what} must hold {wanted} on every line, got {shown(line)} on line {number}.")
-        seen = True
+            return InputError(f"{what} must hold {wanted} on every line, got {_quoted(line)} on line {number}.")
+        header = False
     return InputError(f"{what} must hold {wanted} on every line, which it does not.")
+
+
+def parse_edge_list(text: str, limit: Limit) -> Edges:
+    """Read the text of an edge list: every line, repeated edges too. Nodes are whole numbers or names."""
+    what, lines = limit.what, list(islice(content(text), 2))
+    if not lines:
+        raise InputError(f"{what} must hold an edge a line, got an empty file.")
+    mark = separator(lines[0])
+    columns = len(fields(lines[0], mark, what))
+    if columns not in (2, 3):
+        raise InputError(
+            f"{what} must hold two nodes and perhaps a weight a line, separated by commas, tabs or spaces, "
+            f"got {columns} column{'s' if columns != 1 else ''}: {_quoted(lines[0])}."
+        )
+    header = _is_header(lines, mark, what)
+    if header and len(lines) == 1:
+        raise InputError(f"{what} must hold an edge a line, got a line of column names alone.")
+    for kind in (np.int64, np.float64, object):  # of the nodes; the last are names
+        kinds: list[tuple[str, type]] = [("u", kind), ("v", kind), ("w", np.float64)]
+        edges = _edges(text, header, mark, kinds[:columns], limit)
+        if edges is not None:
+            return edges
+    wanted = "two nodes" if columns == 2 else "two nodes and a weight"
+    raise malformed(text, mark, columns, wanted, what, numbers=range(2, columns))
+
+
+def _is_header(lines: list[str], mark: str | None, what: str) -> bool:
+    """Whether the first line is column names, not an edge."""
+    first = fields(lines[0], mark, what)
+    if any(map(is_number, first)) or not all(first):
+        return False
+    if len(first) == 3 or tuple(name.lower() for name in first) in HEADERS:
+        return True
+    second = fields(lines[1], mark, what) if len(lines) > 1 else []
+    return len(second) == 2 and all(map(is_number, second))
+
+
+def _edges(text: str, header: bool, mark: str | None, kinds: list[tuple[str, type]], limit: Limit) -> Edges | None:
+    """Read the columns u, v and perhaps w of these types, or return None where a line does not fit."""
+    rows: defaultdict[str, int] = defaultdict(count().__next__)  # a new name gets the next row
+    ends, weights, size, kind = [], [], 0, kinds[0][1]
+    lines = islice(content(text), int(header), None)
+    while batch := list(islice(lines, 1 << 15)):
+        table = _table(batch, mark, kinds)
+        if table is None:
+            return None
+        size += table.size
+        pairs = np.stack([table["u"], table["v"]])
+        if kind is np.float64:
+            pairs = _whole(pairs, limit.what)
+        elif kind is object:
+            names = map(str.strip, pairs.T.ravel().tolist())
+            pairs = np.fromiter(map(rows.__getitem__, names), np.int64, 2 * table.size).reshape(-1, 2).T
+            if "" in rows:
+                return None
+        edge_bytes, name_bytes = 64, 192  # until they are in the adjacency
+        limit.check(edge_bytes * size + name_bytes * len(rows), f"{size} edges or more, {len(rows)} names")
+        ends.append(pairs.astype(np.int32) if np.abs(pairs).max() < 2**31 else pairs)
+        if len(kinds) == 3:
+            weights.append(np.ascontiguousarray(table["w"]))
+    weight = np.concatenate(weights) if weights else np.broadcast_to(np.float64(1), (size,))
+    return Edges(np.concatenate(ends, axis=1), weight, list(rows) if kind is object else None)
+
+
+def _table(lines: list[str], mark: str | None, kinds: list[tuple[str, type]]) -> np.ndarray | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # numpy only warns where it reads 1.5 as the whole number 1
+        try:
+            return np.loadtxt(lines, dtype=kinds, delimiter=mark, comments=None, quotechar='"', ndmin=1)
+        except (ValueError, Warning):
+            return None
+
+
+def _whole(pairs: np.ndarray, what: str) -> np.ndarray:
+    """Return nodes as whole numbers, or refuse other numbers: such a file holds signals."""
+    with np.errstate(invalid="ignore"):
+        bad = (pairs != np.floor(pairs)) | (np.abs(pairs) > 2**53)
+    if bad.any():
+        raise InputError(
+            f"{what} must name its nodes by whole numbers or by names, got {pairs[bad][0]:g}: is it a file of signals?"
+        )
+    return pairs.astype(np.int64)
+
+
+def parse_graphml(data: bytes, what: str) -> Edges:
+    """Read GraphML by the standard library's parser as a stream: no tree in memory, no document type to expand.
+
+    networkx would hold the whole tree, expand entities, and is not part of the core install.
+    """
+    graph = _GraphML(what)
+    parser = XMLParser(target=graph)
+    try:
+        parser.feed(data)
+        parser.close()
+    except InputError:
+        raise
+    except KeyError as error:
+        raise InputError(f"{what} must be a GraphML file, got a node or edge without {error}.") from None
+    except (ParseError, ValueError, LookupError) as error:  # a lookup: an unknown encoding
+        raise InputError(f"{what} must be a whole GraphML file: {error}.") from None
+    if not graph.graphs:
+        raise InputError(f"{what} must hold a graph, got a GraphML file without one.")
+    if not graph.nodes:
+        raise InputError(f"{what} must hold a graph with at least one node, got none.")
+    unknown = next((end for end in graph.ends if end not in graph.nodes), None)
+    if unknown is not None:
+        raise InputError(f"{what} must list the nodes of its edges, got an edge of {unknown!r}, which is no node.")
+    ends = np.array([graph.nodes[end] for end in graph.ends], dtype=np.int64).reshape(-1, 2).T
+    return Edges(ends, np.array(graph.weights, dtype=np.float64), list(graph.nodes), graph.any_directed)
+
+
+class _GraphML:
+    """Takes the parser's events. Names come as ``{namespace}name``, whose namespace is ignored."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.nodes: dict[str, int] = {}  # row of each id, in the order of the file
+        self.ends: list[str] = []  # two an edge
+        self.weights: list[float] = []  # data of the name "weight", else that key's default, else 1
+        self.any_directed = False
+        self.graphs = 0
+        self._opened: list[str] = []
+        self._directed = False
+        self._weight_keys: set[str] = set()
+        self._default = 1.0
+        self._key: str | None = None  # of the key or data that is open
+        self._text = ""
+
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
+        raise InputError(f"{self.what} must have no document type (DOCTYPE), whose entities could be endless.")
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        name = tag.rpartition("}")[2]
+        if not self._opened and name != "graphml":
+            raise InputError(f"{self.what} must be a GraphML file, got XML that starts with <{name}>.")
+        self._opened.append(name)
+        self._text = ""
+        if name == "graph":
+            self.graphs += 1
+            self._directed = attributes.get("edgedefault") == "directed"
+            if self.graphs > 1:
+                raise InputError(f"{self.what} must hold one graph, got several or nested ones.")
+        elif name == "key":
+            if attributes.get("attr.name") == "weight" and attributes.get("for", "all") in ("edge", "all"):
+                self._key = attributes.get("id", "")
+                self._weight_keys.add(self._key)
+        elif name == "node":
+            self.nodes.setdefault(attributes["id"], len(self.nodes))
+        elif name == "edge":
+            self.ends += attributes["source"], attributes["target"]
+            self.weights.append(self._default)
+            directed = attributes.get("directed")
+            self.any_directed |= self._directed if directed is None else directed == "true"
+        elif name == "hyperedge":
+            raise InputError(f"{self.what} must have edges between two nodes, got a hyperedge.")
+        elif name == "data" and "edge" in self._opened and attributes.get("key") in self._weight_keys:
+            self._key = attributes["key"]
+
+    def data(self, text: str) -> None:
+        if self._key is not None:
+            self._text += text
+
+    def end(self, tag: str) -> None:
+        name = self._opened.pop()
+        if self._key is not None and name == "default":
+            self._default = float(self._text)
+        elif self._key is not None and name == "data":
+            self.weights[-1] = float(self._text)
+        if name in ("data", "key"):
+            self._key = None
