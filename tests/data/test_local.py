@@ -1,7 +1,7 @@
 import pytest
 
 from krylow._checks import InputError
-from krylow.data.local import cache_folder, data_folder, find_folder
+from krylow.data.tudataset import cache_folder, data_folder, find_folder
 
 
 @pytest.fixture

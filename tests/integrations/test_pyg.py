@@ -15,7 +15,7 @@ from torch_geometric.transforms import AddLaplacianEigenvectorPE, Compose, ToUnd
 from torch_geometric.utils import dense_to_sparse, get_laplacian, to_dense_adj
 
 from krylow import InputError
-from krylow.data.local import VARIABLE
+from krylow.data.tudataset import VARIABLE
 from krylow.integrations import pyg
 from krylow.integrations.pyg import AddLowFrequencyPE
 from krylow.linalg.partial_eigh import partial_eigh

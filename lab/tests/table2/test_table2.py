@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from krylow._checks import InputError
-from krylow.data.local import DataNotFoundError
+from krylow.data import DataNotFoundError
 from krylow_lab.records import Record, find
 from krylow_lab.table2 import assemble, corpus, gain, plan, run, search, train
 from krylow_lab.table2.baselines import counted

@@ -3,7 +3,7 @@ import builtins
 import pytest
 
 from krylow._checks import InputError
-from krylow.data.local import DataNotFoundError
+from krylow.data import DataNotFoundError
 from krylow_lab.text import glue as module
 from krylow_lab.text.glue import find_glue, glue
 

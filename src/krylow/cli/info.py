@@ -52,7 +52,7 @@ def collect() -> dict[str, Any]:
     import torch
 
     from krylow._machine import machine, versions
-    from krylow.data.local import cache_folder, data_folder
+    from krylow.data.tudataset import cache_folder, data_folder
     from krylow.nn.unrolled import SHIPPED
     from krylow.operators.csr_kernels import kernel_in_use
 

@@ -1,10 +1,15 @@
 """Data: graphs to train and test on, drawn or read, reproducible from a seed."""
 
-from krylow.data.families import GraphFamily, load_family, read_folder, split_family
-from krylow.data.local import DataNotFoundError, cache_folder, data_folder
-from krylow.data.sbm import sbm, sbm_labels
-from krylow.data.subgraphs import connected_subgraphs
-from krylow.data.tudataset import read_tudataset, tudataset
+from krylow.data.families import (
+    GraphFamily,
+    connected_subgraphs,
+    load_family,
+    read_folder,
+    sbm,
+    sbm_labels,
+    split_family,
+)
+from krylow.data.tudataset import DataNotFoundError, cache_folder, data_folder, read_tudataset, tudataset
 from krylow.io.graphs import GraphFile, read_graph
 from krylow.io.signals import read_signals
 

@@ -1,7 +1,14 @@
 """The TUDataset collection: small real graphs (proteins, molecules, social networks), by name.
 
-The raw text files are read by a reader of our own, wherever they come from: it needs no extra package, writes
-nothing beside the data, and text can carry no code (PyG's loader keeps its processed form as a pickle).
+Data sets are looked for in the user's own folder, then in a cache of downloads.
+
+=====================  ==========================================================================================
+``$KRYLOW_DATA``       a folder of data sets, one sub-folder each; read first, never written to
+``$XDG_CACHE_HOME``    downloads go to its sub-folder ``krylow`` (``~/.cache/krylow`` where it is not set)
+=====================  ==========================================================================================
+
+The raw text files are read here, wherever they come from: that needs no extra package and no pickle, as which PyG's
+loader keeps its processed form.
 """
 
 from __future__ import annotations
@@ -18,7 +25,40 @@ import scipy.sparse
 
 from krylow._checks import InputError
 from krylow._extras import install_line
-from krylow.data.local import VARIABLE, DataNotFoundError, cache_folder, data_folder, find_folder
+
+#: The environment variable that names the folder of local data.
+VARIABLE = "KRYLOW_DATA"
+
+
+class DataNotFoundError(FileNotFoundError):
+    """Raised where data is neither local nor can be fetched, with the files expected, the folder and what to do."""
+
+
+def data_folder() -> Path | None:
+    """Return the folder that ``KRYLOW_DATA`` names, or None where it is not set."""
+    value = os.environ.get(VARIABLE, "")
+    if not value:
+        return None
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        raise InputError(
+            f"{VARIABLE} must name a folder of data sets, got {value!r}, which is none: correct or unset it."
+        )
+    return folder
+
+
+def cache_folder() -> Path:
+    """Return the folder that downloads are kept in; it need not exist yet."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base else Path.home() / ".cache") / "krylow"
+
+
+def find_folder(name: str, files: tuple[str, ...]) -> Path | None:
+    """Return the folder that holds all ``files`` of the data set ``name``, the user's before the cache's, or None."""
+    roots = [root for root in (data_folder(), cache_folder()) if root is not None]
+    folders = [folder for root in roots for folder in (root / name, root / name / "raw")]  # flat, or PyG's layout
+    return next((folder for folder in folders if all((folder / file).is_file() for file in files)), None)
+
 
 #: What a whole copy holds, for the data sets we have results on: graphs, nodes, lines of the edge list.
 COUNTS = {"PROTEINS": (1113, 43471, 162088)}
@@ -27,7 +67,7 @@ COUNTS = {"PROTEINS": (1113, 43471, 162088)}
 def tudataset(name: str, *, download: bool = True) -> list[scipy.sparse.csr_array]:
     """Return the graphs of a TUDataset as sparse adjacencies.
 
-    Looked for in ``$KRYLOW_DATA/NAME/``, then in the cache (see :mod:`krylow.data.local`), then downloaded into the
+    Looked for in ``$KRYLOW_DATA/NAME/``, then in the cache ``$XDG_CACHE_HOME/krylow``, then downloaded into the
     cache by PyG's ``TUDataset``. Graphs are undirected and unweighted: an edge listed in either direction counts once,
     self-loops are dropped, and labels and attributes are not read. No checksums are published for the collection;
     what is checked is that the files agree with each other and, for PROTEINS, the number of graphs, nodes and edges.

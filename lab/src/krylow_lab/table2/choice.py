@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from krylow import _checks
-from krylow.data.local import VARIABLE
+from krylow.data.tudataset import VARIABLE
 from krylow_lab.table2.plan import (
     DATA,
     PROTOCOL_A,

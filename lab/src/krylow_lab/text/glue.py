@@ -1,7 +1,7 @@
 """GLUE's pairs of sentences, MRPC and QNLI: from a local folder, or through the ``datasets`` package.
 
-Looked for in ``$KRYLOW_DATA/MRPC`` and ``$KRYLOW_DATA/QNLI`` (see :mod:`krylow.data.local`), as the files GLUE itself
-ships: ``train.tsv`` and ``dev.tsv``, without quoting. The test splits have no public labels and are not read. Where the
+Looked for in ``$KRYLOW_DATA/MRPC`` and ``$KRYLOW_DATA/QNLI`` (see :mod:`krylow.data.tudataset`), as the files GLUE
+itself ships: ``train.tsv`` and ``dev.tsv``, without quoting. The test splits have no public labels and are not read. Where the
 official training file of QNLI is not at hand, ``train_rebuilt.tsv`` may stand in for it, and is never taken silently:
 :attr:`TextPairs.source` says what was read, and whoever shows numbers shows it with them.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from krylow import _checks
 from krylow._checks import InputError
-from krylow.data.local import VARIABLE, DataNotFoundError, cache_folder, data_folder
+from krylow.data.tudataset import VARIABLE, DataNotFoundError, cache_folder, data_folder
 from krylow_lab._extras import install_line
 
 SPLITS = ("train", "dev")

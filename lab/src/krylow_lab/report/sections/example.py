@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from krylow.api import subspace
-from krylow.data.sbm import sbm, sbm_labels
+from krylow.data import sbm, sbm_labels
 from krylow.graph import laplacian
 from krylow_lab.report import figures as f
 from krylow_lab.report.blocks import Chart, Row, Section, Text, Variant
