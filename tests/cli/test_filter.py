@@ -275,7 +275,7 @@ def test_ctrl_c_while_reading_leaves_nothing(karate):
 def test_ctrl_c_while_packages_are_imported_cannot_be_swallowed():
     code = (
         "import os, signal\n"
-        "from krylow.cli.progress import staged\n"
+        "from krylow.cli.app import staged\n"
         "with staged() as stages, stages.starting():\n"
         "    try:\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"

@@ -1,15 +1,15 @@
-"""The command line: one module a command, each of which imports what it needs when it runs.
+"""The command line: modules of commands, each of which imports what it needs when it runs, so that help is immediate.
 
-So ``krylow --help`` is there at once. A new command is a module here with ``@app.command()``, named below; those of
-another distribution are modules named by an entry point of the group ``krylow.commands``.
+A new command is a function with ``@app.command()`` in a module named here; those of another distribution are modules
+named by an entry point of the group ``krylow.commands``.
 """
 
 from importlib.metadata import entry_points
 
-from krylow.cli import filter, info, subspace, train
+from krylow.cli import filter, info, train
 from krylow.cli.app import app, errors, run
 
-__all__ = ["app", "filter", "info", "main", "subspace", "train"]
+__all__ = ["app", "filter", "info", "main", "train"]
 
 
 def main() -> None:

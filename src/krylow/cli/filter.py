@@ -1,4 +1,4 @@
-"""``krylow filter``: signals on a graph, ideally low-pass filtered."""
+"""``krylow filter``: signals on a graph, low-pass filtered; ``krylow subspace``: the basis of its low frequencies."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from krylow.cli import options, progress, report, solving
-from krylow.cli.app import app
-from krylow.cli.options import Request
-from krylow.cli.progress import Stages
+from krylow.cli import solving as options
+from krylow.cli.app import Stages, app, staged, write_stdout
+from krylow.cli.solving import Request, build, describe, finish, kept, read, solve
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from krylow.result import Subspace
 
 
-HELP = (
+FILTER_HELP = (
     "Filter signals on a graph: keep their k lowest frequencies, or all up to a cutoff, and drop the rest.\n\n"
     "krylow filter graph.mtx signals.npy -k 50 -o smooth.npy\n\n"
     "krylow filter edges.csv signals.csv --cutoff 0.1 --kind normalized -o smooth.csv\n\n"
@@ -30,9 +29,16 @@ HELP = (
     "which count from 0, or from 1 where the largest is the number of rows. Where the signals are a table whose first "
     f"column names the nodes, rows are found by name.\n\n{options.EXIT_CODES}"
 )
+SUBSPACE_HELP = (
+    "Compute a basis of the k lowest frequencies of a graph, or of all up to a cutoff.\n\n"
+    "krylow subspace graph.mtx -k 50 -o basis.npz\n\n"
+    "Row i of the basis belongs to row i of a matrix. For an edge list or GraphML, nodes in the .npz says whose rows "
+    "they are: whole numbers in ascending order, names in the order in which they first appear.\n\n"
+    f"{options.EXIT_CODES}"
+)
 
 
-@app.command("filter", help=HELP)
+@app.command("filter", help=FILTER_HELP)
 def filter_signals(
     graph: options.GraphArgument,
     signals: Annotated[
@@ -74,11 +80,11 @@ def filter_signals(
     json: options.JsonOption = False,
     max_size: options.MaxSizeOption = None,
 ) -> None:
-    """Filter signals on a graph; the help text is ``HELP``."""
+    """Filter signals on a graph; the help text is ``FILTER_HELP``."""
     request = Request(
         graph, out, k, cutoff, method, tol, kind, m, max_products, weights, seed, device, nodes, add_up, json, max_size
     )
-    with progress.staged() as stages:
+    with staged() as stages:
         with stages.starting():
             from krylow.api import METHODS, SIGNAL_METHODS
             from krylow.io.signals import format_table, write_signals
@@ -90,7 +96,7 @@ def filter_signals(
         with stages("write", f"writing {out}"):
             if not request.to_stdout:
                 write_signals(out, filtered)
-        found = report.describe(
+        found = describe(
             request,
             network,
             stages,
@@ -100,8 +106,67 @@ def filter_signals(
             output={"file": out, "holds": f"filtered signals, {y.dtype} {y.shape}"},
         )
     if request.to_stdout:
-        report.write_stdout(format_table(filtered, ","))
-    report.finish(request, found)
+        write_stdout(format_table(filtered, ","))
+    finish(request, found)
+
+
+@app.command(help=SUBSPACE_HELP)
+def subspace(
+    graph: options.GraphArgument,
+    out: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--out",
+            help="Where the basis goes. Its suffix says in which form: .npz (basis, ritz_values, and nodes where they "
+            "have names), .npy, .csv, .tsv, .txt (the basis). A - prints it as CSV.",
+            show_default=False,
+        ),
+    ],
+    k: options.KOption = None,
+    cutoff: options.CutoffOption = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="auto, exact, lanczos, unrolled, thick_restart, chebyshev, multilevel, davidson, lobpcg, shift_invert."
+        ),
+    ] = "auto",
+    tol: options.TolOption = 1e-3,
+    kind: options.KindOption = None,
+    m: options.StepsOption = None,
+    max_products: options.MaxProductsOption = None,
+    weights: options.WeightsOption = None,
+    seed: options.SeedOption = None,
+    device: options.DeviceOption = "cpu",
+    nodes: options.NodesOption = None,
+    add_up: options.AddUpOption = False,
+    json: options.JsonOption = False,
+    max_size: options.MaxSizeOption = None,
+) -> None:
+    """Compute a basis of the lowest frequencies; the help text is ``SUBSPACE_HELP``."""
+    request = Request(
+        graph, out, k, cutoff, method, tol, kind, m, max_products, weights, seed, device, nodes, add_up, json, max_size
+    )
+    with staged() as stages:
+        with stages.starting():
+            from krylow.api import METHODS
+            from krylow.io.signals import basis_table, format_table, write_subspace
+
+        request.check(METHODS, (graph,))
+        with stages("read", f"reading {graph.name}"):
+            network = read(request, None)
+        with stages("laplacian", "building the Laplacian"):
+            L = build(request, network, network.adjacency.dtype)
+        sub = solve(request, L, stages)
+        basis, values = (part[..., : kept(sub)].cpu().numpy() for part in (sub.basis, sub.ritz_values))
+        with stages("write", f"writing {out}"):
+            if not request.to_stdout:
+                write_subspace(out, basis, values, network.nodes)
+        output = {"file": out, "holds": f"basis, {basis.dtype} {basis.shape}"}
+        found = describe(request, network, stages, sub, output=output)
+    if request.to_stdout:
+        write_stdout(format_table(basis_table(basis, network.nodes), ","))
+    finish(request, found)
 
 
 def _read(request: Request, path: Path, stages: Stages) -> tuple[Table, GraphFile]:
@@ -112,7 +177,7 @@ def _read(request: Request, path: Path, stages: Stages) -> tuple[Table, GraphFil
         table = read_signals(path, max_size=request.max_size)
     count = None if table.nodes is not None or not table.values.ndim else table.values.shape[_node_axis(table.values)]
     with stages("read", f"reading {request.graph.name}"):
-        network = solving.read(request, count)
+        network = read(request, count)
     _check_length(table, path.name, network, request.graph.name)
     return table, network
 
@@ -148,7 +213,7 @@ def _filter(
     x = table.values
     rows = None if table.nodes is None else rows_by_name(network, table.nodes, name)
     with stages("laplacian", "building the Laplacian"):
-        L = solving.build(request, network, x.dtype)
+        L = build(request, network, x.dtype)
     at_rows = x if rows is None else np.empty_like(x)
     if rows is not None:
         at_rows[rows] = x
@@ -164,7 +229,7 @@ def _filter(
         cost = {"products": L.products - before[0], "passes": L.passes - before[1]}
         spent = {"method": request.method, "why": "asked for", "k": request.k, **cost}
     else:
-        sub = solving.solve(request, L, stages)
+        sub = solve(request, L, stages)
         y = sub.project(signal)
     filtered = y.detach().cpu().numpy()
     return (filtered if rows is None else filtered[rows]), sub, spent

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from krylow.cli.app import app, console, errors, messages, writable
-from krylow.cli.options import MaxSizeOption
+from krylow.cli.solving import MaxSizeOption
 
 
 @app.command()

@@ -9,11 +9,18 @@ from typing import Annotated
 
 import typer
 
-from krylow.cli.app import app, console, integers, messages, writable
+from krylow.cli.app import app, console, messages, writable
 from krylow_lab._extras import install_line
 
 reproduce = typer.Typer(help="Measure the paper's tables again.", no_args_is_help=True)
 app.add_typer(reproduce, name="reproduce")
+
+
+def _integers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"expected numbers separated by commas, such as 6,8,10, got {text!r}.") from None
 
 
 @contextlib.contextmanager
@@ -69,7 +76,7 @@ def table1(
         grid = FULL if full else REDUCED
         with _progress("training") as report:
             names = DATA if data == "all" else (data,)
-            found = measure(out, names, integers(k), seeds, grid, workers=workers, report=report, seed_base=seed_base)
+            found = measure(out, names, _integers(k), seeds, grid, workers=workers, report=report, seed_base=seed_base)
         for record in found:
             console.print(rich_table(record))
             console.print(paired_text(record), highlight=False)

@@ -1,9 +1,9 @@
 """GLUE's pairs of sentences, MRPC and QNLI: from a local folder, or through the ``datasets`` package.
 
 Looked for in ``$KRYLOW_DATA/MRPC`` and ``$KRYLOW_DATA/QNLI`` (see :mod:`krylow.data.tudataset`), as the files GLUE
-itself ships: ``train.tsv`` and ``dev.tsv``, without quoting. The test splits have no public labels and are not read. Where the
-official training file of QNLI is not at hand, ``train_rebuilt.tsv`` may stand in for it, and is never taken silently:
-:attr:`TextPairs.source` says what was read, and whoever shows numbers shows it with them.
+itself ships: ``train.tsv`` and ``dev.tsv``, without quoting. The test splits have no public labels and are not read.
+Where the official training file of QNLI is missing, ``train_rebuilt.tsv`` may replace it, and :attr:`TextPairs.source`,
+which is shown with every number, says so.
 """
 
 from __future__ import annotations
