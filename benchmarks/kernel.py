@@ -28,7 +28,7 @@ from timing import interleaved
 import krylow as kl
 from krylow._memory import empty
 from krylow.operators import SparseOperator
-from krylow.operators.ordering import reordered
+from krylow.operators.ordering import breadth_first_search, permuted
 from krylow_lab.records import Record
 
 #: Triad runs over arrays as large as a block of this many columns, whatever the block is.
@@ -118,7 +118,8 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     started, begin = datetime.datetime.now(datetime.UTC), time.perf_counter()
     graph = neighbours(args.nodes, args.seed)
-    graphs = {"k-NN in order": reordered(graph).operator, "k-NN": graph, "random": random(args.nodes, args.seed)}
+    order = torch.from_numpy(breadth_first_search(graph).order)
+    graphs = {"k-NN in order": permuted(graph, order).operator, "k-NN": graph, "random": random(args.nodes, args.seed)}
     results: dict[str, float] = {}
     for name, L in graphs.items():
         for columns in args.columns:

@@ -26,7 +26,7 @@ import krylow as kl
 from krylow import api as methods
 from krylow.graph import as_operator
 from krylow.linalg.fill import core_fill
-from krylow.operators.walks import walk
+from krylow.operators.ordering import breadth_first_search
 from krylow.solvers._schur import core_of
 from krylow_lab.large import graphs
 from krylow_lab.records import Record
@@ -196,7 +196,7 @@ def statistics(L: Any) -> dict[str, float]:
         "neighbors": A.col.numel() / A.n - 1,
         "fill": fill.ratio,
         "work": fill.entries**1.5 / A.n,
-        "widest": walk(A).widest,
+        "widest": breadth_first_search(A).width,
         "spread": float(diagonal.max() / diagonal.mean()),
         "contrast": float(diagonal.mean() * diagonal.reciprocal().mean()),
     }

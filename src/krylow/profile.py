@@ -14,7 +14,7 @@ from krylow.linalg.components import NullSpace, null_space
 from krylow.linalg.elimination import Condensed, condense_graph
 from krylow.linalg.fill import Fill, core_fill
 from krylow.operators import Operator, SparseOperator
-from krylow.operators.walks import Walk, components_of, walk
+from krylow.operators.ordering import Search, breadth_first_search, components_of
 
 
 class GraphProfile:
@@ -35,9 +35,9 @@ class GraphProfile:
         return self.operator
 
     @cached_property
-    def search(self) -> Walk:
-        """The breadth-first search of the whole graph: order, components, widest level."""
-        return walk(self._sparse)
+    def search(self) -> Search:
+        """The breadth-first search of the whole graph: order, components, width."""
+        return breadth_first_search(self._sparse)
 
     @cached_property
     def components(self) -> tuple[np.ndarray, int]:
@@ -65,8 +65,8 @@ class GraphProfile:
 
     @property
     def width(self) -> float:
-        """The widest level set of the search, as a share of the nodes: small where the graph has a geometry."""
-        return self.search.widest
+        """The largest level set of the search as a share of the nodes: small where the graph has a geometry."""
+        return self.search.width
 
     @cached_property
     def contrast(self) -> float:

@@ -47,16 +47,12 @@ def info(
 
 def collect() -> dict[str, Any]:
     """Return everything that ``krylow info`` shows."""
-    from importlib.util import find_spec
-
     import torch
 
     from krylow._machine import machine, versions
     from krylow.data.tudataset import cache_folder, data_folder
     from krylow.nn.unrolled import SHIPPED
-    from krylow.operators.csr_kernels import kernel_in_use
 
-    compiled = "numba" if find_spec("numba") is not None else None
     folder = data_folder()
     return {
         "versions": versions(),
@@ -64,11 +60,7 @@ def collect() -> dict[str, Any]:
         "threads": {"torch": torch.get_num_threads()},
         "devices": ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
         + (["mps"] if torch.backends.mps.is_available() else []),
-        "kernels": {
-            "small dense graphs": compiled or "torch.linalg.eigh (numba is faster)",
-            "sparse times vector": kernel_in_use(torch.float64, 1),
-            "sparse times block": kernel_in_use(torch.float64, 32),
-        },
+        "kernels": {"processor": "compiled by numba", "other devices": "torch"},
         "folders": {"data": None if folder is None else str(folder), "cache": str(cache_folder())},
         "networks": sorted(path.stem for path in SHIPPED.glob("*.safetensors")),
         "missing_extras": missing_extras(),

@@ -51,7 +51,7 @@ class _Scaled(Operator):
     def detach(self) -> Operator:
         return _Scaled(self.whole.detach(), self.factor)
 
-    def double(self) -> Operator:
+    def double(self) -> _Scaled:
         return _Scaled(self.whole.double(), self.factor.double())
 
 

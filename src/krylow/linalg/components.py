@@ -18,7 +18,7 @@ from torch import Tensor
 
 from krylow.linalg.row_blocks import gram
 from krylow.operators import Operator, SparseOperator
-from krylow.operators.walks import components_of
+from krylow.operators.ordering import components_of
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class NullSpace:
 def null_space(L: Operator, known: tuple[np.ndarray, int] | None = None) -> NullSpace | None:
     """Return the null vectors that a sparse L's components show; None for operators whose entries are not sparse.
 
-    Costs a walk over the graph, unless the component of each node and their number are ``known``, and one pass over L,
+    Costs a breadth-first search, unless the component of each node and their number are ``known``, and one pass over L,
     which are not counted as products. No gradient.
     """
     if not isinstance(L, SparseOperator):

@@ -32,7 +32,7 @@ from krylow._memory import arrays
 from krylow.linalg.minimum_degree import minimum_degree
 from krylow.linalg.rounding import restored_values
 from krylow.operators import SparseOperator
-from krylow.operators.walks import components_of_rows
+from krylow.operators.ordering import components_of_rows
 
 #: Entries a row of both factors up to which one is light: our own loops, which take a block of columns together, are
 #: faster than SuperLU's, and to count is no dearer than to look for what was missed by another start.

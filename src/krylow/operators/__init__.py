@@ -1,8 +1,7 @@
-"""Operators: what a graph's Laplacian is to every method, something that multiplies blocks and counts."""
+"""Operators: a graph's Laplacian as every method sees it, something that multiplies blocks and counts products."""
 
 from krylow.operators.base import Operator
-from krylow.operators.dense import DenseOperator
-from krylow.operators.diagonal import DiagonalOperator
+from krylow.operators.dense import DenseOperator, DiagonalOperator
 from krylow.operators.function import FunctionOperator
 from krylow.operators.sparse import SparseOperator
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from threading import Lock
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -14,14 +14,12 @@ from torch import Tensor
 from krylow import _checks
 from krylow._checks import InputError
 
-#: Columns whose products are held at once.
-COLUMNS = 16
 #: A number, or one a graph of a batch.
 Scalar: TypeAlias = float | Tensor
 
 
 class _Solve:
-    """Products and passes of one solve, on top of those that its operator had before."""
+    """The counters of one solve, from those that its operator had before."""
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
@@ -35,8 +33,7 @@ class _Solve:
         self.operator._add_own(self.products - self.before[0], self.passes - self.before[1])
 
 
-#: The solves that run in this thread or task, the innermost last: an operator may be shared by several threads, whose
-#: costs are kept apart until each solve ends.
+#: The solves that run in this thread or task, the innermost last: threads that share an operator count separately.
 _running: ContextVar[tuple[_Solve, ...]] = ContextVar("krylow_running", default=())
 _lock = Lock()  # of every operator's totals; not an attribute, so that operators can be copied and pickled
 
@@ -108,7 +105,7 @@ class Operator(ABC):
         self._add(0, value - self.passes)
 
     def counted_apart(self) -> AbstractContextManager[None]:
-        """Count what is done inside apart from what other threads do with the same operator, and add it at the end.
+        """Count separately from other threads that use the same operator, and add to its totals at the end.
 
         >>> import torch
         >>> from krylow.operators import DenseOperator
@@ -217,14 +214,7 @@ class Operator(ABC):
         return near + rest, (squares - rest.square()).clamp(min=0).sqrt()
 
     def three_term(
-        self,
-        X: Tensor,
-        Y: Tensor | None,
-        a: Scalar,
-        b: Scalar,
-        c: Scalar = 0.0,
-        *,
-        out: Tensor | None = None,
+        self, X: Tensor, Y: Tensor | None, a: Scalar, b: Scalar, c: Scalar = 0.0, *, out: Tensor | None = None
     ) -> Tensor:
         r"""Return $a L X + b X + c Y$, one step of a three-term recurrence (Chebyshev's, Lanczos'), as one sweep.
 
@@ -279,24 +269,14 @@ class Operator(ABC):
 
     def _quotients(self, X: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
         """Return x^T (L - s) x and the squared length of (L - s) x for each column, with s its estimate."""
-        products, squares = [], []
-        same = self if self.dtype == X.dtype else self.double()
-        for j in range(0, X.shape[-1], COLUMNS):
-            columns = X[..., j : j + COLUMNS].detach()
-            image = same._multiply(columns).detach() - near[..., None, j : j + COLUMNS] * columns
+        same, products, squares = self if self.dtype == X.dtype else self.double(), [], []
+        for columns, s in zip(X.detach().split(16, -1), near[..., None, :].split(16, -1), strict=True):
+            image = same._multiply(columns).detach() - s * columns
             products.append((columns * image).sum(-2))
             squares.append(image.square().sum(-2))
         return torch.cat(products, dim=-1), torch.cat(squares, dim=-1)
 
-    def _three_term(
-        self,
-        X: Tensor,
-        Y: Tensor | None,
-        a: Scalar,
-        b: Scalar,
-        c: Scalar,
-        out: Tensor | None,
-    ) -> Tensor:
+    def _three_term(self, X: Tensor, Y: Tensor | None, a: Scalar, b: Scalar, c: Scalar, out: Tensor | None) -> Tensor:
         """Return a L X + b X + c Y of checked blocks, by separate operations; a subclass may fuse them."""
         result = a * self._multiply(X) + b * X
         if Y is not None:
@@ -315,13 +295,13 @@ class Operator(ABC):
     def detach(self) -> Operator:
         """Return the same operator without a gradient; its counters start at zero."""
 
-    @abstractmethod
-    def double(self) -> Operator:
+    def double(self) -> Self:
         """Return the same operator in float64, without a gradient; its counters start at zero."""
+        return cast("Self", self.detach().to(torch.float64))
 
-    def float(self) -> Operator:
+    def float(self) -> Self:
         """Return the same operator in float32, without a gradient; its counters start at zero."""
-        return self.detach().to(torch.float32)
+        return cast("Self", self.detach().to(torch.float32))
 
     def to(self, *target: Any, dtype: torch.dtype | None = None, device: Any = None) -> Operator:
         """Return the same operator in another dtype (float32, float64) or on another device; differentiable.

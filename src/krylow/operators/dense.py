@@ -1,7 +1,8 @@
-"""Dense symmetric matrices, one or a batch."""
+"""Dense symmetric matrices and diagonal ones, one or a batch."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -60,10 +61,6 @@ class DenseOperator(Operator):
         """Return the same operator without a gradient."""
         return DenseOperator(self.matrix.detach(), mask=self.mask, psd=self.psd)
 
-    def double(self) -> DenseOperator:
-        """Return the same operator in float64, without a gradient."""
-        return DenseOperator(self.matrix.detach().to(torch.float64), mask=self.mask, psd=self.psd)
-
     def _to(self, dtype: torch.dtype, device: torch.device) -> DenseOperator:
         mask = None if self.mask is None else self.mask.to(device)
         return DenseOperator(self.matrix.to(device, dtype), mask=mask, psd=self.psd)
@@ -78,3 +75,66 @@ class DenseOperator(Operator):
     def to_dense(self) -> Tensor:
         """Return the matrix itself."""
         return self.matrix
+
+
+class DiagonalOperator(Operator):
+    r"""The matrix $\Lambda = \mathrm{diag}(\lambda)$, one or a batch: an operator in its own eigenbasis.
+
+    Krylov methods commute with orthogonal changes of basis: on $\Lambda = U^\top L U$ with the start vector $U^\top z$
+    they compute the same coefficients as on $L$ with $z$, and $U^\top$ times the same vectors. A Gaussian z stays
+    Gaussian. So a network that is trained on graphs whose spectra are known may be trained here, at n instead of
+    n^2 operations a product.
+
+    Parameters
+    ----------
+    eigenvalues
+        ``(*batch, n)``.
+    bounds
+        Lower and upper bound of the spectrum, each ``(*batch,)``, that stand for those of the matrix it is the
+        eigenbasis of: whatever scales by Gershgorin's bounds of L has to scale by the same here. None: the extreme
+        eigenvalues.
+    psd
+        Whether all eigenvalues are known to be non-negative.
+
+    >>> import torch
+    >>> DiagonalOperator(torch.tensor([0.0, 2.0])) @ torch.tensor([1.0, 1.0])
+    tensor([0., 2.])
+    """
+
+    def __init__(self, eigenvalues: Tensor, *, bounds: tuple[Tensor, Tensor] | None = None, psd: bool = False) -> None:
+        shape = eigenvalues.shape
+        super().__init__(tuple(shape[:-1]), shape[-1], eigenvalues.dtype, eigenvalues.device, psd=psd)
+        self.eigenvalues = eigenvalues
+        batch = shape[:-1]
+        self.bounds = bounds and (bounds[0].to(eigenvalues).expand(batch), bounds[1].to(eigenvalues).expand(batch))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The eigenvalues."""
+        return (self.eigenvalues,)
+
+    def _multiply(self, X: Tensor) -> Tensor:
+        return self.eigenvalues[..., None] * X
+
+    def diagonal(self) -> Tensor:
+        """Return the eigenvalues."""
+        return self.eigenvalues
+
+    def gershgorin(self) -> tuple[Tensor, Tensor]:
+        """Return the bounds given, or the extreme eigenvalues."""
+        return self.bounds or (self.eigenvalues.amin(-1), self.eigenvalues.amax(-1))
+
+    def detach(self) -> DiagonalOperator:
+        """Return the same operator without a gradient."""
+        return self._each(Tensor.detach)
+
+    def _to(self, dtype: torch.dtype, device: torch.device) -> DiagonalOperator:
+        return self._each(lambda part: part.to(device, dtype))
+
+    def _items(self, places: Tensor) -> DiagonalOperator:
+        return self._each(lambda part: part.flatten(0, len(self.batch_shape) - 1)[places])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> DiagonalOperator:
+        """Return the operator whose eigenvalues and bounds are changed."""
+        bounds = self.bounds and (change(self.bounds[0]), change(self.bounds[1]))
+        return DiagonalOperator(change(self.eigenvalues), bounds=bounds, psd=self.psd)

@@ -9,9 +9,6 @@ from torch import Tensor
 
 from krylow.operators.base import Operator
 
-#: Steps of the recurrence that bounds the spectrum of a function nothing else is known of.
-BOUND_STEPS = 16
-
 
 class FunctionOperator(Operator):
     """A symmetric matrix given by ``multiply(X) -> L X`` on blocks ``(*batch, n, s)``.
@@ -70,11 +67,7 @@ class FunctionOperator(Operator):
 
     def detach(self) -> FunctionOperator:
         """Return the same operator without a gradient."""
-        return self._like(lambda X: self.multiply(X).detach(), self.dtype)
-
-    def double(self) -> FunctionOperator:
-        """Return the same operator on float64 blocks; its products keep the function's own precision."""
-        return self._like(lambda X: self.multiply(X.to(self.dtype)).detach().to(torch.float64), torch.float64)
+        return self._like(lambda X: self.multiply(X).detach(), self.dtype, self.device)
 
     def _to(self, dtype: torch.dtype, device: torch.device) -> FunctionOperator:
         """Return the same operator on blocks of another dtype or device; its products are computed as before."""
@@ -82,22 +75,15 @@ class FunctionOperator(Operator):
         other.parameters = self.parameters
         return other
 
-    def _like(
-        self, multiply: Callable[[Tensor], Tensor], dtype: torch.dtype, device: torch.device | None = None
-    ) -> FunctionOperator:
+    def _like(self, multiply: Callable[[Tensor], Tensor], dtype: torch.dtype, device: torch.device) -> FunctionOperator:
+        shape, bounds = tuple(self.batch_shape), self._bounds
         return FunctionOperator(
-            multiply,
-            self.n,
-            batch_shape=tuple(self.batch_shape),
-            dtype=dtype,
-            device=self.device if device is None else device,
-            bounds=self._bounds,
-            psd=self.psd,
+            multiply, self.n, batch_shape=shape, dtype=dtype, device=device, bounds=bounds, psd=self.psd
         )
 
     def _estimate_bounds(self) -> tuple[Tensor, Tensor]:
         """Extreme Ritz values of an orthonormal Krylov basis, widened by their residuals."""
-        steps = min(BOUND_STEPS, self.n)
+        steps = min(16, self.n)
         start = torch.Generator(device=self.device).manual_seed(0)
         v = torch.randn((*self.batch_shape, self.n, 1), dtype=self.dtype, device=self.device, generator=start)
         V = v / v.norm(dim=-2, keepdim=True)

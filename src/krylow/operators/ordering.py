@@ -1,10 +1,10 @@
-r"""Nodes in an order in which neighbours are near, so that a product finds them in the cache.
+r"""Breadth-first search, and orders of the nodes in which neighbours are near in memory.
 
-A breadth-first walk puts a node's neighbours within a few levels of it (:mod:`krylow.operators.walks`). On graphs with
-a geometry (k-NN, grids, roads) a product of the reordered matrix is several times faster. Graphs that a walk covers in
-a few steps have no such order, and two cheap looks say so: how far entries are from the diagonal now, and how wide the
-walk's levels are. If they have communities, a wide block is still twice as fast with those one after the other, and
-knowing them is a good start (:mod:`krylow.solvers._communities`).
+Breadth-first search puts a node's neighbours within a few level sets of it, as reverse Cuthill-McKee does: on graphs
+with a geometry (k-NN, grids, roads) a product of the reordered matrix is several times faster. Graphs that are covered
+in a few steps have no such order; the share of entries far from the diagonal and the largest level set show it. Where
+they have communities, a wide block is still twice as fast with those one after the other, and knowing them is a good
+start (:mod:`krylow.solvers._communities`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from krylow.operators.sparse import FEW_FAR, SparseOperator, far_share, sample
-from krylow.operators.walks import Walk, communities, move_rows, permuted_rows
+from krylow import _kernels
+from krylow._memory import arrays
+from krylow.operators.sparse import SparseOperator
 
-#: Fewer nodes fit a cache in any order.
-LEAST_NODES = 8192
-#: The share of all nodes that is too wide for a level of the walk.
-WIDE = 0.1
-#: An order is taken if it leaves at most this part of the far entries.
-NEARER = 0.75
-#: Communities are looked for if this share of the entries is far.
-MOST_FAR = 0.3
+
+@dataclass(frozen=True)
+class Search:
+    """A breadth-first search of a whole graph, component by component.
+
+    Attributes
+    ----------
+    order
+        ``(n,)``: the nodes as they are met from a node at the far end of each component (Cuthill-McKee but for ties).
+    labels
+        ``(n,)``: the component of each node.
+    components
+        Their number, an isolated node being one.
+    width
+        The size of the largest level set as a share of all nodes.
+    """
+
+    order: np.ndarray
+    labels: np.ndarray
+    components: int
+    width: float
 
 
 @dataclass(frozen=True)
@@ -36,7 +50,7 @@ class Reordered:
     Attributes
     ----------
     operator
-        $P L P^\top$, with counters of its own that start at zero: whoever uses it adds them to those of L.
+        $P L P^\top$, with counters of its own that start at zero.
     order
         ``(n,)``: the old number of each new node, in integers of any length.
     communities
@@ -49,14 +63,58 @@ class Reordered:
 
     def back_(self, X: Tensor) -> Tensor:
         """Put the rows of a contiguous block ``(n, s)`` of the new order back in the old one, in place; return it."""
-        move_rows(X.numpy(), self.order.numpy())
+        _kernels.graph.move_rows(X.numpy(), self.order.numpy())
         return X
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """When an order pays: below ``least_nodes`` all of a block is in the cache."""
+
+    least_nodes: int = 8192
+    near: int = 4096  # rows from the diagonal: as many of 32 float32 are half a megabyte
+    sample: int = 5000  # entries that are looked at
+    few_far: float = 0.05  # share of far entries with which hardly a product misses the cache
+    nearer: float = 0.75  # an order is taken that leaves at most this part of the far entries
+    largest: float = 0.1  # share of all nodes in a level set, or a community, beyond which its order is of no use
+    most_far: float = 0.3  # communities are looked for beyond this share of far entries
+    rounds: int = 6  # of label propagation, which ends sooner where this share of the nodes agrees with its neighbours
+    agreed: float = 0.9
+
+
+_settings = _Settings()
+
+
+def breadth_first_search(L: SparseOperator) -> Search:
+    """Search the graph of L's entries that are not zero, on the host."""
+    return _search(*L.host_indices(), L.values.detach().cpu().numpy())
+
+
+def components_of(L: SparseOperator) -> tuple[np.ndarray, int]:
+    """Return the component ``(n,)`` of each node, and their number, at half the cost of a whole search."""
+    found = _search(*L.host_indices(), L.values.detach().cpu().numpy(), back=False)
+    return found.labels, found.components
+
+
+def components_of_rows(crow: np.ndarray, col: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the component of each node of a symmetric pattern in rows, and their number."""
+    found = _search(crow, col, np.ones(col.size, np.bool_), back=False)
+    return found.labels, found.components
+
+
+def _search(crow: np.ndarray, col: np.ndarray, values: np.ndarray, *, back: bool = True) -> Search:
+    """Search from any node to one that is far away, and ``back`` from there; without that only labels are of use."""
+    order, labels, components, largest = _kernels.graph.search(crow, col, values, not values.all(), back)
+    labels = labels.astype(np.int64) if components > 1 else np.broadcast_to(np.int64(0), order.size)
+    return Search(order, labels, int(components), int(largest) / (crow.size - 1))
 
 
 def permuted(L: SparseOperator, order: Tensor, dtype: torch.dtype | None = None) -> Reordered:
     """Return L with the nodes in a given order, ``order[new] = old``, its entries kept in a ``dtype`` or their own."""
-    numbers = torch.empty(0, dtype=dtype or L.dtype).numpy().dtype
-    rows = permuted_rows(*L.host_indices(), L.values.detach().cpu().numpy(), order.numpy(), numbers)
+    (crow, col), values = L.host_indices(), L.values.detach().cpu().numpy()
+    kind = torch.empty(0, dtype=dtype or L.dtype).numpy().dtype
+    rows = arrays((crow.size, crow.dtype), (col.size, col.dtype), (values.size, kind))
+    _kernels.graph.permute(crow, col, values, order.numpy(), *rows)
     vector = None if L.null_vector is None else L.null_vector.detach()[order.long()]
     operator = SparseOperator(*(torch.from_numpy(part) for part in rows), psd=L.psd, null_vector=vector)
     operator.inherit(L)
@@ -64,37 +122,55 @@ def permuted(L: SparseOperator, order: Tensor, dtype: torch.dtype | None = None)
 
 
 def reordered_if_it_pays(
-    L: SparseOperator, search: Callable[[], Walk], dtype: torch.dtype | None = None
+    L: SparseOperator, search: Callable[[], Search], dtype: torch.dtype | None = None
 ) -> Reordered | None:
     """Return L in the order of a breadth-first search, or None where the present order is as good or none is near.
 
     In a ``dtype``, or its own; ``search`` is asked for only if the present order is not good.
     """
-    if L.n < LEAST_NODES or L.device.type != "cpu":
+    if L.n < _settings.least_nodes or L.device.type != "cpu":
         return None
     far = far_share(L)
-    if far <= FEW_FAR or search().widest > WIDE:
+    if far <= _settings.few_far or search().width > _settings.largest:
         return None
     other = permuted(L, torch.from_numpy(search().order), dtype)
-    return other if far_share(other.operator) <= NEARER * far else None
+    return other if far_share(other.operator) <= _settings.nearer * far else None
 
 
 def grouped_if_it_pays(L: SparseOperator, dtype: torch.dtype | None = None) -> Reordered | None:
-    """Return L with its communities one after the other; None where there are none, and without numba.
+    """Return L with its communities one after the other, in a ``dtype`` or its own; None where there are none.
 
-    In a ``dtype``, or its own.
+    Label propagation: every node begins with a label of its own, and takes the one that most of its neighbours have,
+    until most nodes agree with most of their neighbours. Weights do not count.
     """
-    if L.n < LEAST_NODES or L.device.type != "cpu" or far_share(L) < MOST_FAR:
+    if L.n < _settings.least_nodes or L.device.type != "cpu" or far_share(L) < _settings.most_far:
         return None
-    labels = communities(L)
-    if labels is None:
-        return None
-    rows, col = sample(L)
+    crow, col = L.host_indices()
+    tally = np.zeros(L.n, np.int32 if (_settings.rounds + 1) * col.size < 2**31 else np.int64)
+    found = _kernels.graph.propagate(crow, col, tally, _settings.rounds, _settings.agreed)
+    labels = torch.from_numpy(found).long()
+    rows, columns = _sample(L)
     sizes = torch.bincount(labels)
-    if float((labels[rows] == labels[col]).double().mean()) < 1 / 2 or int(sizes.max()) > WIDE * L.n:
+    alike = float((labels[rows] == labels[columns]).double().mean())
+    if alike < 1 / 2 or int(sizes.max()) > _settings.largest * L.n:
         return None
     sizes, numbers = sizes[sizes > 0], (sizes > 0).cumsum(0) - 1
     short = numbers[labels].numpy().astype(np.min_scalar_type(sizes.numel()))
     order = np.argsort(short, kind="stable")  # by counting where integers are short
     named = torch.arange(sizes.numel()).repeat_interleave(sizes)
     return replace(permuted(L, torch.from_numpy(order), dtype), communities=named)
+
+
+def far_share(L: SparseOperator, near: int = _settings.near) -> float:
+    """Return the share of entries that are more than ``near`` rows from the diagonal, from a sample of them."""
+    if L.col.numel() == 0:
+        return 0.0
+    rows, columns = _sample(L)
+    return float(((rows - columns).abs() > near).double().mean())
+
+
+def _sample(L: SparseOperator) -> tuple[Tensor, Tensor]:
+    """Return rows and columns of some of the entries."""
+    count = L.col.numel()
+    places = torch.arange(0, count, max(1, count // _settings.sample), device=L.device)
+    return torch.searchsorted(L.crow, places.to(L.crow.dtype), right=True) - 1, L.col[places].long()
