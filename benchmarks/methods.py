@@ -24,8 +24,7 @@ import krylow as kl
 from krylow._random import gaussian
 from krylow.krylov.chebyshev import chebyshev_filter
 from krylow.krylov.lanczos import lanczos
-from krylow.krylov.pairs import rotate
-from krylow.krylov.ritz import ritz
+from krylow.krylov.ritz import ritz, rotate
 from krylow.metrics import subspace_error
 from krylow.nn import UnrolledLanczos
 from krylow.operators import Operator

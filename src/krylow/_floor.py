@@ -13,8 +13,7 @@ from torch import Tensor
 
 from krylow._random import gaussian
 from krylow.krylov.lanczos import lanczos
-from krylow.krylov.pairs import CONVERGED_PART
-from krylow.krylov.ritz import ritz
+from krylow.krylov.ritz import CONVERGED_PART, ritz
 from krylow.operators import FunctionOperator, Operator
 
 #: Largest graph whose gap is proved by factorisation.

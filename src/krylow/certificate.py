@@ -21,7 +21,7 @@ from torch import Tensor
 from krylow._floor import PROBE_STEPS, PROOF_LIMIT, complement_probe, estimated_floor, proved_floor
 from krylow.graph import as_operator
 from krylow.krylov.chebyshev import chebyshev_filter
-from krylow.krylov.pairs import SETTLED_POWER, Evidence
+from krylow.krylov.ritz import SETTLED_POWER, Evidence
 from krylow.linalg.bounds import davis_kahan
 from krylow.linalg.rounding import entry_error, restored
 from krylow.linalg.row_blocks import exact_gram

@@ -21,7 +21,7 @@ from krylow.certificate import (
     from_evidence,
     interrupted,
 )
-from krylow.krylov.pairs import Evidence, Ritz
+from krylow.krylov.ritz import Evidence, Ritz
 from krylow.operators import Operator
 
 

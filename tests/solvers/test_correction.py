@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from krylow.krylov.pairs import Evidence, Ritz
+from krylow.krylov.ritz import Evidence, Ritz
 from krylow.solvers._correction import CAUTION, FIRST_RATIO, LEAST_RATIO, MOST_RATIO, Leftover, Step, beyond_rounding
 from krylow.solvers._estimate import Stopping
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from krylow._extras import install_line
 from krylow.certificate import Status
-from krylow.krylov.pairs import settled
+from krylow.krylov.ritz import settled
 from krylow.linalg.bounds import davis_kahan
 from krylow.result import Subspace
 

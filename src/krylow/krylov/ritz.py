@@ -1,4 +1,4 @@
-r"""The small problem: from a Krylov basis and its coefficients to the k lowest Ritz vectors.
+r"""Ritz pairs: the Rayleigh-Ritz step, what solvers return, and the extraction from a Krylov basis.
 
 The relaxed recurrence leaves the nonsymmetric tridiagonal matrix (the paper's eq. (Tm_relaxed))
 
@@ -12,12 +12,144 @@ $d_{j+1} = d_j / \sqrt{\gamma^{(2)}_{j+1}}$. So the eigenvectors of T_m are D ti
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from krylow.autodiff.projector import lowest_eigenspace, orthonormalize
 from krylow.krylov.lanczos import Krylov, tridiagonal
+from krylow.linalg.bounds import davis_kahan
+from krylow.operators import Operator
+
+#: Residuals below this power of eps, times the norm, are as small as they need to be: no gap will show any more.
+SETTLED_POWER = 0.5
+#: The (k+1)-st Ritz pair has converged if its residual is this part of its distance from the k-th: a pair that has not
+#: may still fall to the k-th, or below.
+CONVERGED_PART = 0.3
+
+
+@dataclass(frozen=True)
+class Evidence:
+    r"""What a solver of one large graph has measured of its own error, so that the certificate need not.
+
+    Attributes
+    ----------
+    error
+        Estimate of the normalised squared subspace error, infinite where none is at hand.
+    floor
+        Estimate of $\lambda_{k+1}$.
+    well_defined
+        The largest number of vectors, at most k, after which a gap shows: up to there the subspace is unique.
+    residuals
+        ``(k,)`` residual norms of the Ritz pairs inside the k-dimensional subspace.
+    proved
+        Whether the floor is a proved lower bound of $\lambda_{k+1}$: all frequencies below it were counted.
+    restored
+        Whether this is about the graph's Laplacian as :func:`krylow.linalg.rounding.restored` has it, and not about
+        what float32 has made of it.
+    """
+
+    error: float
+    floor: float
+    well_defined: int
+    residuals: Tensor
+    proved: bool = False
+    restored: bool = False
+
+
+@dataclass(frozen=True)
+class Ritz:
+    """Ritz pairs of a solver: the k wanted ones first, guard vectors after them.
+
+    Attributes
+    ----------
+    theta
+        ``(*batch, p)`` ascending, infinite where there is no vector.
+    X
+        ``(*batch, n, p)`` orthonormal; zero columns where the graph has fewer than p nodes.
+    residuals
+        ``(*batch, p)`` norms of L x - theta x, as the recurrence knows them.
+    interrupted
+        Whether Ctrl-C ended the iteration before its own criterion did.
+    evidence
+        The solver's error estimate, where it is sharper than these residuals give.
+    kept
+        With a cutoff: how many of the pairs are up to it; None: k was given.
+    """
+
+    theta: Tensor
+    X: Tensor
+    residuals: Tensor
+    interrupted: bool = False
+    evidence: Evidence | None = None
+    kept: int | None = None
+
+    def to(self, dtype: torch.dtype) -> Ritz:
+        """Return the pairs in a dtype."""
+        theta, X, residuals = (part.to(dtype) for part in (self.theta, self.X, self.residuals))
+        return replace(self, theta=theta, X=X, residuals=residuals)
+
+    def estimate(self, k: int) -> Tensor:
+        r"""Return the estimated error of the k lowest, ``(*batch,)``: the next pair bounds $\lambda_{k+1}$."""
+        if self.theta.shape[-1] <= k:
+            return torch.full_like(self.theta[..., 0], torch.inf)
+        floor = (self.theta[..., k] - self.residuals[..., k])[..., None]
+        gaps = torch.where(floor.isposinf(), floor, floor - self.theta[..., :k])
+        return davis_kahan(self.residuals[..., :k], gaps)
+
+
+def settled(scale: Tensor, residuals: Tensor) -> Tensor:
+    """Return where all residuals ``(*batch, k)`` are so small against ``scale`` that further work changes nothing."""
+    return residuals.amax(-1) <= torch.finfo(residuals.dtype).eps ** SETTLED_POWER * scale
+
+
+def following_converged(pairs: Ritz, k: int) -> Tensor:
+    """Return where the (k+1)-st pair has converged as far as a lower bound of the next eigenvalue needs it."""
+    if pairs.theta.shape[-1] <= k:
+        return torch.zeros_like(pairs.theta[..., 0], dtype=torch.bool)
+    following = pairs.theta[..., k]
+    return following.isinf() | (pairs.residuals[..., k] <= CONVERGED_PART * (following - pairs.theta[..., k - 1]))
+
+
+def lift(H: Tensor, live: Tensor) -> Tensor:
+    """Return H ``(*batch, p, p)`` with rows and columns that do not live ``(*batch, p)``, and are zero, put last.
+
+    They get an eigenvalue above all others.
+    """
+    with torch.no_grad():
+        top = 2 * H.abs().sum(-1).amax(-1, keepdim=True)
+        top = torch.where(top > 0, top, torch.ones_like(top))
+    return H + torch.diag_embed(torch.where(live, torch.zeros_like(top), top))
+
+
+def rayleigh_ritz(H: Tensor, live: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    r"""Return the Ritz values ``(*batch, p)`` and the rotation ``(*batch, p, p)`` of $H = V^\top L V$.
+
+    The best eigenpairs inside the span of V, orthonormal but for zero columns, where ``live`` ``(*batch, p)`` is
+    False: those come last, with infinite values.
+    """
+    H = (H + H.mT) / 2
+    if live is None:
+        theta, Y = torch.linalg.eigh(H)
+        return theta, Y
+    theta, Y = torch.linalg.eigh(lift(H, live))
+    absent = torch.arange(H.shape[-1], device=H.device) >= live.sum(-1, keepdim=True)
+    return theta.masked_fill(absent, torch.inf), Y
+
+
+def rotated(L: Operator, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return Ritz values, vectors and L times these of span(X), one product a column; X has independent columns."""
+    Q = torch.linalg.qr(torch.linalg.qr(X).Q).Q  # once more, since a filtered block is nearly dependent
+    LQ = L @ Q
+    theta, Y = rayleigh_ritz(Q.mT @ LQ)
+    return theta, Q @ Y, LQ @ Y
+
+
+def rotate(L: Operator, X: Tensor) -> Ritz:
+    """Return the Ritz pairs of span(X), one product a column. The columns of X must be independent."""
+    theta, X, LX = rotated(L, X)
+    return Ritz(theta, X, torch.linalg.vector_norm(LX - X * theta[..., None, :], dim=-2))
 
 
 def relaxed_matrix(krylov: Krylov) -> Tensor:
@@ -56,13 +188,8 @@ def ritz(krylov: Krylov, k: int) -> tuple[Tensor, Tensor, Tensor]:
     """
     m = krylov.alpha.shape[-1]
     S, log_d = symmetrized_matrix(krylov)
-    live = torch.arange(m, device=S.device) < krylov.steps[..., None]  # (*batch, m)
-    # Dead steps are decoupled: put them above every live Ritz value, so that they come last.
-    with torch.no_grad():
-        top = 2 * S.abs().sum(-1).amax(-1, keepdim=True)
-        top = torch.where(top > 0, top, torch.ones_like(top))
-    S = S + torch.diag_embed(torch.where(live, torch.zeros_like(top), top))
-    values, Y = lowest_eigenspace(S, min(k, m))  # (*batch, m), (*batch, m, min(k, m))
+    live = torch.arange(m, device=S.device) < krylov.steps[..., None]  # (*batch, m); dead steps are decoupled
+    values, Y = lowest_eigenspace(lift(S, live), min(k, m))  # (*batch, m), (*batch, m, min(k, m))
     basis = orthonormalize(krylov.V @ _scaled(Y, log_d))  # (*batch, n, min(k, m))
     inf = torch.full_like(values, torch.inf)
     values = torch.where(live, values, inf)

@@ -16,6 +16,22 @@ def polished(X: Tensor) -> Tensor:
     return 1.5 * X - 0.5 * (X @ (X.mT @ X))
 
 
+def outside(Z: Tensor, V: Tensor, *, least: float = 0.1) -> Tensor:
+    """Return orthonormal columns that span what Z has outside the span of V, orthonormal but for zero columns.
+
+    Columns that depend on V or on earlier ones are zero. The second pass removes the rounding of the first; of a column
+    that it shortens to less than ``least`` nothing but rounding was there.
+    """
+    size = torch.linalg.vector_norm(Z, dim=-2, keepdim=True)
+    Q = Z / torch.where(size > 0, size, torch.ones_like(size))
+    for tiny in (10 * Z.shape[-2] * torch.finfo(Z.dtype).eps, least):
+        X = Q - V @ (V.mT @ Q)
+        Q, R = torch.linalg.qr(X)
+        if X.shape[-1] > X.shape[-2] or bool((R.diagonal(dim1=-2, dim2=-1).abs() <= tiny).any()):
+            Q = gram_schmidt(X, tiny)[0]
+    return Q
+
+
 def gram_schmidt(X: Tensor, tiny: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return Q, R with X = Q R, dependent columns of Q zero, and which columns are not, ``(*batch, k)``.
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from krylow._memory import empty
 from krylow.krylov.chebyshev import chebyshev_steps
-from krylow.krylov.pairs import Evidence, Ritz
+from krylow.krylov.ritz import Evidence, Ritz
 from krylow.linalg.components import NullSpace
 from krylow.linalg.row_blocks import (
     exact_gram,

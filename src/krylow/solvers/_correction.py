@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from krylow.krylov.pairs import Ritz
+from krylow.krylov.ritz import Ritz
 from krylow.solvers._estimate import Outcome, Stopping
 
 #: What the first step is believed to leave of the squared error, and the least and the most that any step is: where one

@@ -27,7 +27,7 @@ import torch
 from krylow._checks import InputError
 from krylow._floor import PROOF_LIMIT
 from krylow.autodiff.implicit import attach_gradient
-from krylow.krylov.pairs import Evidence
+from krylow.krylov.ritz import Evidence
 from krylow.linalg.bounds import davis_kahan
 from krylow.linalg.elimination import LIGHT, Factor
 from krylow.operators import FunctionOperator, Operator, SparseOperator

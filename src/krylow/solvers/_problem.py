@@ -21,7 +21,8 @@ from krylow._floor import PROOF_LIMIT
 from krylow._memory import empty
 from krylow._random import gaussian
 from krylow._threads import sharing
-from krylow.krylov.pairs import Evidence, Ritz
+from krylow.autodiff.projector import orthonormalize
+from krylow.krylov.ritz import Evidence, Ritz
 from krylow.linalg.components import NullSpace
 from krylow.linalg.rounding import by_construction
 from krylow.operators import Operator, SparseOperator
@@ -107,6 +108,8 @@ class Problem:
         Called after every sweep.
     cutoff
         If all frequencies up to this one are wanted.
+    start
+        A warm start ``(*batch, n, s)``, of the operator's dtype.
     null, communities
         Of a large graph, in the order of its operator: the null vectors that are known, and the community of each node
         where the order is by these.
@@ -120,6 +123,7 @@ class Problem:
     max_products: int | None = None
     callback: Callback | None = None
     cutoff: float | None = None
+    start: Tensor | None = None
     null: NullSpace | None = None
     communities: Tensor | None = None
 
@@ -213,6 +217,21 @@ def width_of_block(problem: Problem, block: int | None, *, guards: int | None = 
     if block is not None and block <= k:
         raise InputError(f"the block's width m must be more than k = {k}, got {block}.")
     return block_width(k, n, guards=guards, line=line) if block is None else min(block, n)
+
+
+def start_block(problem: Problem, width: int) -> Tensor:
+    """Return a start block ``(*batch, n, width)``: at most k columns of a warm start, then random guard vectors.
+
+    Random columns contain every eigenvector, also one that the warm start has missed.
+    """
+    L, start = problem.operator, problem.start
+    X = gaussian(L, width, generator=problem.generator)
+    if start is None:
+        return X
+    Q = orthonormalize(start.detach().to(X))[..., : min(problem.k, width - 1)]
+    live = torch.linalg.vector_norm(Q, dim=-2, keepdim=True) > 0
+    warm = torch.where(live, L.n**0.5 * Q, X[..., : Q.shape[-1]])
+    return torch.cat([warm, X[..., Q.shape[-1] :]], dim=-1)
 
 
 def random_block(problem: Problem, width: int) -> Tensor:

@@ -26,7 +26,7 @@ import torch
 from scipy.sparse import csr_array
 
 from krylow._memory import discard
-from krylow.krylov.pairs import Evidence, Ritz
+from krylow.krylov.ritz import Evidence, Ritz
 from krylow.linalg.components import NullSpace
 from krylow.linalg.elimination import Condensed, Factor, condense, float64_matrix
 from krylow.linalg.fill import pattern_fill, refuse

@@ -18,7 +18,7 @@ from torch import Tensor
 from krylow._checks import InputError
 from krylow._random import gaussian
 from krylow.krylov.chebyshev import chebyshev_filter
-from krylow.krylov.pairs import Ritz, rotate, settled
+from krylow.krylov.ritz import Ritz, rotate, settled
 from krylow.operators import Operator, SparseOperator
 from krylow.solvers._block import Block, conclude
 from krylow.solvers._communities import community_block

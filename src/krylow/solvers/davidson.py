@@ -30,7 +30,7 @@ from torch import Tensor
 
 from krylow._checks import InputError
 from krylow._memory import empty, trim
-from krylow.krylov.pairs import Ritz
+from krylow.krylov.ritz import Ritz
 from krylow.linalg.components import NullSpace
 from krylow.linalg.row_blocks import gram, lengths, orthonormalize_, recombine_, rotate_, subtract_
 from krylow.operators import FunctionOperator, SparseOperator

@@ -9,7 +9,7 @@ import torch
 
 from krylow._floor import lifted_dense
 from krylow.autodiff.projector import lowest_eigenspace
-from krylow.krylov.pairs import Ritz
+from krylow.krylov.ritz import Ritz
 from krylow.linalg.eigh import eigh, lowest_eigenpairs
 from krylow.operators import Operator
 from krylow.result import Subspace

@@ -9,8 +9,7 @@ import torch
 
 from krylow._random import gaussian
 from krylow.krylov.lanczos import lanczos
-from krylow.krylov.pairs import Ritz
-from krylow.krylov.ritz import ritz
+from krylow.krylov.ritz import Ritz, ritz
 from krylow.result import Subspace
 from krylow.solvers._problem import Problem, Solver
 

@@ -1,43 +1,57 @@
-"""LOBPCG, by the library that does it best on CPU: scipy's."""
+r"""LOBPCG: locally optimal block preconditioned conjugate gradients (Knyazev, 2001), batched.
+
+An iteration is a Rayleigh-Ritz step on $\mathrm{span}[X, W, P]$: the Ritz vectors X, their preconditioned residuals
+$W = M^{-1} (L X - X \Theta)$ with M the diagonal of L, and the directions P, the part of the new Ritz vectors that is
+not in the old ones,
+
+$$[X, W, P]^\top L \, [X, W, P] \, Y = Y \Theta, \qquad X \leftarrow [X, W, P] \, Y_{1:s}, \quad
+P \leftarrow [0, W, P] \, Y_{1:s} .$$
+
+The basis is kept orthonormal, with P orthonormalised against X in the coefficients Y, where that costs nothing
+(Hetmaniuk and Lehoucq, 2006; Duersch, Shao, Yang and Gu, 2018): its Gram matrix, which the original method factorises
+and which loses definiteness as residuals vanish, is the identity. Dependent columns are dropped.
+"""
 
 from __future__ import annotations
 
-import math
-import warnings
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
 import torch
-from scipy.sparse.linalg import LinearOperator
-from scipy.sparse.linalg import lobpcg as scipy_lobpcg
 from torch import Tensor
 
 from krylow._checks import InputError
-from krylow._random import gaussian
-from krylow.krylov.pairs import Ritz, rotate, settled
-from krylow.operators import DenseOperator, FunctionOperator, Operator
-from krylow.solvers._problem import SAFETY, Problem, Solver, Watch
-
-#: Sweeps between two looks at the error estimate.
-SWEEPS = 20
-#: Binary exponent of the norm of what it is given. It changes its arithmetic at residuals of 1e-8, whatever the norm,
-#: and then stalls: far below the residuals that are asked for here.
-NORM = 16
+from krylow.krylov.lanczos import breakdown_threshold
+from krylow.krylov.ritz import Ritz, following_converged, rayleigh_ritz, rotated, settled
+from krylow.linalg.gram_schmidt import outside
+from krylow.operators import FunctionOperator, Operator
+from krylow.solvers._problem import SAFETY, Problem, Solver, start_block
 
 
 @dataclass(frozen=True)
 class LOBPCG(Solver):
-    """LOBPCG (Knyazev, 2001), preconditioned by the diagonal.
+    r"""LOBPCG (Knyazev, 2001), preconditioned by the diagonal, with soft locking; every graph of a batch together.
+
+    It stops when Davis and Kahan's estimate of the error, with the (k+1)-st Ritz value less its residual for
+    $\lambda_{k+1}$, is below `tol` and a Rayleigh-Ritz step with fresh products confirms it.
+
+    Cost: a product a column that is not locked yet, an iteration; six blocks of memory.
 
     Parameters
     ----------
     block
-        Columns of the block, at least k. None: k and a fifth of it.
+        Columns of the block, at least k: those beyond k are guard vectors. None: k and a fifth of it.
+    lock
+        A column is locked (no residual of it joins the basis) once its term of the error estimate is this part of the
+        tolerance in every graph of a batch.
+    most_iterations
+        Iterations, where ``max_products`` sets no limit.
     """
 
     name: ClassVar[str] = "lobpcg"
     block: int | None = None
+    lock: float = 0.1
+    most_iterations: int = 2000
 
     def _width(self, problem: Problem) -> int:
         k = problem.k
@@ -52,84 +66,97 @@ class LOBPCG(Solver):
 
     def solve(self, problem: Problem) -> Ritz:
         """Return the lowest Ritz pairs."""
-        L, width = problem.operator, self._width(problem)
-        X = gaussian(L, width, generator=problem.generator)
-        limit, tol, watch = problem.max_products or 2000 * width, SAFETY * problem.tol, problem.watch(SAFETY)
-        return lobpcg(L, X, problem.k, tol=tol, max_products=limit, watch=watch)
-
-
-def lobpcg(L: Operator, X: Tensor, k: int, *, tol: float, max_products: int, watch: Watch | None = None) -> Ritz:
-    """Return Ritz pairs from scipy's LOBPCG, preconditioned by the diagonal, one graph of a batch after the other.
-
-    It runs a few sweeps at a time and is stopped by the same estimate as the other methods. A sweep costs as many
-    products as the block has columns; a batch costs what its dearest graph does. Of one graph, ``watch`` is told after
-    every few sweeps, and Ctrl-C ends the iteration with what was found by then.
-    """
-    if not L.batch_shape:
-        return _solve(L, X, k, tol, max_products, watch)
-    dense, sizes, shape = L.to_dense().detach(), L.sizes, L.batch_shape
-    items, pairs = [], []
-    for i in np.ndindex(*shape):
-        n = int(sizes[i])  # without its padding, whose null space is not the graph's
-        items.append(DenseOperator(dense[i][:n, :n], psd=L.psd))
-        pairs.append(_solve(items[-1], X[i][:n], k, tol, max_products))
-    L.products += max(A.products for A in items)
-    L.passes += max(A.passes for A in items)
-    vectors = torch.zeros_like(X)
-    for i, found in zip(np.ndindex(*shape), pairs, strict=True):
-        vectors[i][: found.X.shape[0]] = found.X
-    theta, residuals = (torch.stack(c) for c in zip(*((p.theta, p.residuals) for p in pairs), strict=True))
-    return Ritz(theta.reshape(*shape, -1), vectors, residuals.reshape(*shape, -1))
-
-
-def _solve(L: Operator, X: Tensor, k: int, tol: float, max_products: int, watch: Watch | None = None) -> Ritz:
-    # Its thresholds are not relative to L: it gets a multiple of L whose norm they suit.
-    scale = _scale(L)
-
-    def multiply(block: Any) -> Any:
-        tensor = torch.as_tensor(np.asarray(block).reshape(L.n, -1), dtype=L.dtype, device=L.device)
-        return (L @ tensor).detach().double().cpu().numpy() / scale
-
-    def precondition(block: Any) -> Any:
-        return inverse * np.asarray(block).reshape(L.n, -1)
-
-    # Its own small problems are solved in float64, whatever L is: in float32 they stall far above rounding.
-    inverse = _inverse_diagonal(L, scale)
-    A = LinearOperator((L.n, L.n), matvec=multiply, matmat=multiply, dtype=inverse.dtype)
-    M = LinearOperator((L.n, L.n), matvec=precondition, matmat=precondition, dtype=inverse.dtype)
-    budget = L.products + max_products
-    pairs = rotate(L, X)
-    while not bool((pairs.estimate(k) <= tol) | settled(L.norm_bound(), pairs.residuals[..., : k + 1])):
-        if L.products + (SWEEPS + 1) * X.shape[-1] > budget:
-            break
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # whether it has converged is ours to judge
-            try:
-                _, block = scipy_lobpcg(A, pairs.X.double().cpu().numpy(), M=M, largest=False, tol=0.0, maxiter=SWEEPS)
+        L, k, width = problem.operator, problem.k, self._width(problem)
+        limit = L.products + (problem.max_products or self.most_iterations * width)
+        tol, watch, inverse = SAFETY * problem.tol, problem.watch(SAFETY), _inverse_diagonal(L)
+        iteration = _Iteration.start(L, start_block(problem, width))
+        while True:
+            pairs = iteration.ritz()
+            watch.report(float(pairs.estimate(k).max()))
+            done = _done(L, pairs, k, tol)  # (*batch,)
+            active = (~_locked(L, pairs, k, self.lock * tol) & ~done[..., None]).reshape(-1, width).any(0)
+            stop = not bool(active.any()) or L.products + int(active.sum()) + width > limit
+            if stop and iteration.steps == 0:
+                return pairs
+            try:  # an answer is confirmed by fresh products
+                iteration = _Iteration.start(L, iteration.X) if stop else iteration.step(L, inverse, active)
             except KeyboardInterrupt:
                 return replace(pairs, interrupted=True)
-            except Exception as error:
-                if type(error) not in (np.linalg.LinAlgError, ValueError, Exception):  # scipy raises a bare one, too
-                    raise
-                break  # its Gram matrix lost definiteness: the pairs so far are the best it has
-        if not np.isfinite(block).all():
-            break
-        pairs = rotate(L, torch.as_tensor(block, dtype=L.dtype, device=L.device))
-        if watch is not None:
-            watch.report(float(pairs.estimate(k)))
-    return pairs
 
 
-def _scale(L: Operator) -> float:
-    """Return the power of two that brings the norm of L to about 2^NORM: dividing by it rounds nothing."""
-    norm = float(L.norm_bound())
-    return math.ldexp(1.0, max(-1022, math.frexp(norm)[1] - NORM)) if norm > 0 else 1.0
+@dataclass(frozen=True)
+class _Iteration:
+    """Orthonormal V = [X, P] with L V and the Ritz values of X; zero columns of P have been dropped."""
+
+    V: Tensor
+    LV: Tensor
+    theta: Tensor
+    steps: int = 0
+
+    @property
+    def X(self) -> Tensor:
+        return self.V[..., : self.theta.shape[-1]]
+
+    @classmethod
+    def start(cls, L: Operator, X: Tensor) -> _Iteration:
+        """Return the Rayleigh-Ritz step on span(X), one product a column."""
+        theta, X, LX = rotated(L, X)
+        return cls(X, LX, theta)
+
+    def residual(self) -> Tensor:
+        """Return L X - X Theta."""
+        width = self.theta.shape[-1]
+        return self.LV[..., :width] - self.X * self.theta[..., None, :]
+
+    def ritz(self) -> Ritz:
+        """Return the Ritz pairs, their residuals as the recurrence knows them."""
+        return Ritz(self.theta, self.X, torch.linalg.vector_norm(self.residual(), dim=-2))
+
+    def step(self, L: Operator, inverse: Tensor, active: Tensor, *, polish: int = 16) -> _Iteration:
+        """Return the Rayleigh-Ritz step on [X, P, W], with W and the new P of the active columns alone."""
+        V, LV, width = self.V, self.LV, self.theta.shape[-1]
+        if self.steps % polish == polish - 1:  # rotations add to the deviation from orthonormality
+            correction = 1.5 * torch.eye(V.shape[-1], dtype=V.dtype, device=V.device) - 0.5 * (V.mT @ V)
+            V, LV = V @ correction, LV @ correction
+        W = outside(inverse * self.residual()[..., active], V)
+        V, LV = torch.cat([V, W], dim=-1), torch.cat([LV, L @ W], dim=-1)
+        theta, Y = rayleigh_ritz(V.mT @ LV, torch.linalg.vector_norm(V, dim=-2) > 0.5)
+        lowest = Y[..., :width]
+        directions = lowest[..., active].clone()
+        directions[..., :width, :] = 0
+        Q = torch.cat([lowest, outside(directions, lowest)], dim=-1)
+        return _Iteration(V @ Q, LV @ Q, theta[..., :width], self.steps + 1)
 
 
-def _inverse_diagonal(L: Operator, scale: float) -> Any:
-    """Return the Jacobi preconditioner ``(n, 1)`` of L / scale: the inverse diagonal where known and positive, or 1."""
-    ones = torch.ones(L.n, dtype=torch.float64)
+def _done(L: Operator, pairs: Ritz, k: int, tol: float) -> Tensor:
+    """Return where the estimate is within the tolerance, or cannot get there, ``(*batch,)``."""
+    rounding, residuals = breakdown_threshold(L), pairs.residuals[..., : k + 1]
+    done = (pairs.estimate(k) <= tol) & following_converged(pairs, k) | (residuals.amax(-1) <= rounding)
+    if pairs.theta.shape[-1] <= k:
+        return done | settled(L.norm_bound(), residuals)
+    return done | (settled(L.norm_bound(), residuals) & _repeated(L, pairs, k))
+
+
+def _repeated(L: Operator, pairs: Ritz, k: int) -> Tensor:
+    """Return where the k-th and the next Ritz value, right to the square of their residuals, are one to rounding."""
+    return pairs.theta[..., k] - pairs.theta[..., k - 1] <= breakdown_threshold(L)
+
+
+def _locked(L: Operator, pairs: Ritz, k: int, tol: float) -> Tensor:
+    """Return which columns add less than ``tol`` to the error, or are right to rounding, ``(*batch, s)``."""
+    exact = pairs.residuals <= breakdown_threshold(L)[..., None]
+    if pairs.theta.shape[-1] <= k:
+        return exact
+    gaps = (pairs.theta - pairs.residuals)[..., k, None] - pairs.theta
+    wanted = (torch.arange(gaps.shape[-1], device=gaps.device) < k) & ~_repeated(L, pairs, k)[..., None]
+    return exact | (wanted & (gaps > 0) & (pairs.residuals <= tol**0.5 * gaps))
+
+
+def _inverse_diagonal(L: Operator) -> Tensor:
+    """Return Jacobi's preconditioner ``(*batch, n, 1)``: 1 over what is known and positive, else over the norm."""
+    norm = L.norm_bound()[..., None]
+    norm = torch.where(norm > 0, norm, torch.ones_like(norm))
     if isinstance(L, FunctionOperator):
-        return ones[:, None].numpy()
-    diagonal = L.diagonal().detach().cpu().double() / scale
-    return torch.where(diagonal > 0, 1 / torch.where(diagonal > 0, diagonal, ones), ones)[:, None].numpy()
+        return torch.ones_like(norm)[..., None]
+    diagonal = L.diagonal().detach()
+    return (1 / torch.where(diagonal > 0, diagonal, norm))[..., None]

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from krylow._checks import InputError
 from krylow._memory import empty, trim
-from krylow.krylov.pairs import Ritz
+from krylow.krylov.ritz import Ritz
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.result import Subspace
 from krylow.solvers._aggregation import Aggregation, aggregate

@@ -25,7 +25,7 @@ from torch import Tensor
 from krylow._checks import InputError
 from krylow._random import gaussian
 from krylow._threads import sharing
-from krylow.krylov.pairs import Ritz, rotate
+from krylow.krylov.ritz import Ritz, rotate
 from krylow.linalg.components import NullSpace, null_space
 from krylow.linalg.elimination import Condensed, SingularFactorError
 from krylow.linalg.fill import estimate_fill, refuse

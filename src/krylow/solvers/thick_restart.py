@@ -17,7 +17,7 @@ from torch import Tensor
 from krylow._checks import InputError
 from krylow._random import gaussian
 from krylow.krylov.lanczos import breakdown_threshold
-from krylow.krylov.pairs import CONVERGED_PART, Ritz, following_converged, settled
+from krylow.krylov.ritz import CONVERGED_PART, Ritz, following_converged, settled
 from krylow.linalg.gram_schmidt import polished
 from krylow.operators import DenseOperator, Operator
 from krylow.solvers._problem import SAFETY, Problem, Solver, Watch

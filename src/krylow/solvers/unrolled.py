@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from krylow._checks import InputError
-from krylow.krylov.pairs import Ritz
+from krylow.krylov.ritz import Ritz
 from krylow.result import Subspace
 from krylow.solvers._problem import Problem, Solver
 

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from krylow.krylov.chebyshev import chebyshev_filter
 from krylow.krylov.lanczos import lanczos
-from krylow.krylov.pairs import rotate
-from krylow.krylov.ritz import ritz
+from krylow.krylov.ritz import ritz, rotate
 from krylow.metrics import krylov_ceiling, subspace_error
 from krylow.operators import Operator
 from krylow.solvers.thick_restart import thick_restart
