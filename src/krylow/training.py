@@ -8,7 +8,7 @@ import json
 import math
 import zlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from krylow import _checks
 from krylow._checks import InputError
 from krylow.data import GraphFamily
 from krylow.graph import laplacian
-from krylow.io import atomic as _files
+from krylow.io.atomic import write_whole
 from krylow.losses import theory_loss
 from krylow.metrics import krylov_ceiling, subspace_error
 from krylow.nn import UnrolledLanczos
@@ -45,7 +45,7 @@ class Recipe:
     lr, weight
         Adam's learning rate, and lambda of J_theory.
     scale
-        The loss is multiplied by it, which matters beside ``clip`` alone.
+        The loss is multiplied by it, which matters through ``clip`` only.
     epochs, batch_size
         As in the paper.
     clip
@@ -139,28 +139,45 @@ def train_network(
             f"got k={net.k}, m={net.m}."
         )
     train, validation, test = (_Graphs.of(W, net) for W in (family.train, family.validation, family.test))
-    state = _State.begin(net, recipe)
-    asked = {"net": net.config(), "data": [family.name, *train.L.shape], "recipe": asdict(recipe), "seed": seed}
+    settings = json.dumps(
+        {"net": net.config(), "data": [family.name, *train.L.shape], "recipe": asdict(recipe), "seed": seed},
+        sort_keys=True,
+    )
+    state = _State(net, recipe)
     path = None if folder is None else Path(folder) / "state.safetensors"
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_file():
-            state.load(path, asked)
+            state.load(path, settings)
     if not state.validation:
-        state.note(_mean_error(net, validation, recipe.draws, generator(seed, "validation")))
-    while not state.stopped(recipe):
+        state.append(_mean_error(net, validation, recipe.draws, generator(seed, "validation")))
+    while state.epoch < recipe.epochs and state.epoch - state.best_epoch < recipe.patience:
         loss = _epoch(net, train, recipe, state.optimizer, generator(seed, "train", state.epoch))
         state.train.append(loss)
-        state.note(_mean_error(net, validation, recipe.draws, generator(seed, "validation")))
+        state.append(_mean_error(net, validation, recipe.draws, generator(seed, "validation")))
         if path is not None:
-            state.save(path, asked)
+            state.save(path, settings)
         if callback is not None:
             callback(state.epoch, loss, state.validation[-1])
     net.load_state_dict(state.best)
-    card = _card(net, family, recipe, state, seed) | _tested(net, test, generator(seed, "test"))
-    if folder is not None:
-        _files.write_whole(Path(folder) / "curves.csv", _curves(state))
-        net.save(Path(folder) / "network.safetensors", card=card)
+    card = {
+        "data": family.name,
+        "graphs": list(family.counts),
+        "nodes": family.n,
+        "loss": recipe.loss,
+        "weight": None if recipe.loss == "subspace" else recipe.weight,
+        "lr": recipe.lr,
+        "epochs": recipe.epochs,
+        "best_epoch": state.best_epoch,
+        "seed": seed,
+        "untrained_validation_error": round(state.validation[0], 6),
+        "validation_error": round(state.best_error, 6),
+        "basis_vectors": net.m,
+        **_tested(net, test, generator(seed, "test")),
+    }
+    if path is not None:
+        write_whole(path.with_name("curves.csv"), _curves(state))
+        net.save(path.with_name("network.safetensors"), card=card)
     return Trained(net, card, state.train, state.validation)
 
 
@@ -176,9 +193,6 @@ class _Graphs:
         L = laplacian(W.to(net.upsilon1.dtype))
         return cls(L, torch.linalg.eigh(L.to_dense().double())[1][..., : net.k].to(L.dtype))
 
-    def __getitem__(self, index: Tensor) -> _Graphs:
-        return _Graphs(self.L[index], self.U[index])
-
     def draw(self, source: torch.Generator) -> Tensor:
         """Return a Gaussian vector a graph, ``(graphs, n, 1)``."""
         return torch.randn(*self.L.batch_shape, self.L.n, 1, dtype=torch.float64, generator=source).to(self.L.dtype)
@@ -193,20 +207,19 @@ def _epoch(
     z = graphs.draw(source)
     total = 0.0
     for part in order.split(recipe.batch_size):
-        loss = recipe.scale * _losses(net, graphs[part], z[part], recipe).mean()
+        L, U = graphs.L[part], graphs.U[part]
+        if recipe.loss == "subspace":
+            losses = subspace_error(net(L, z=z[part]).basis, U)
+        else:
+            reduction = "mean" if recipe.loss == "theory_mean" else "sum"
+            losses = theory_loss(net.krylov(L, z=z[part]), recipe.weight, reduction=reduction)
+        loss = recipe.scale * losses.mean()
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
         optimizer.step()
         total += float(loss.detach()) * len(part)
     return total / count
-
-
-def _losses(net: UnrolledLanczos, graphs: _Graphs, z: Tensor, recipe: Recipe) -> Tensor:
-    if recipe.loss == "subspace":
-        return subspace_error(net(graphs.L, z=z).basis, graphs.U)
-    reduction = "mean" if recipe.loss == "theory_mean" else "sum"
-    return theory_loss(net.krylov(graphs.L, z=z), recipe.weight, reduction=reduction)
 
 
 @torch.no_grad()
@@ -233,23 +246,6 @@ def _tested(net: UnrolledLanczos, graphs: _Graphs, source: torch.Generator, draw
     }
 
 
-def _card(net: UnrolledLanczos, family: GraphFamily, recipe: Recipe, state: _State, seed: int) -> dict[str, Any]:
-    return {
-        "data": family.name,
-        "graphs": list(family.counts),
-        "nodes": family.n,
-        "loss": recipe.loss,
-        "weight": None if recipe.loss == "subspace" else recipe.weight,
-        "lr": recipe.lr,
-        "epochs": recipe.epochs,
-        "best_epoch": state.best_epoch,
-        "seed": seed,
-        "untrained_validation_error": round(state.validation[0], 6),
-        "validation_error": round(state.best_error, 6),
-        "basis_vectors": net.m,
-    }
-
-
 def _curves(state: _State) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -258,51 +254,44 @@ def _curves(state: _State) -> str:
     return out.getvalue()
 
 
-@dataclass
 class _State:
-    """What a resumed training needs: parameters, Adam's moments, the best epoch and the curves."""
+    """All that a resumed training needs: parameters, Adam's moments, the best epoch and the curves."""
 
-    net: UnrolledLanczos
-    optimizer: torch.optim.Adam
-    best: dict[str, Tensor]
-    best_error: float = math.inf
-    best_epoch: int = 0
-    train: list[float] = field(default_factory=list)
-    validation: list[float] = field(default_factory=list)
-
-    @classmethod
-    def begin(cls, net: UnrolledLanczos, recipe: Recipe) -> _State:
-        return cls(net, torch.optim.Adam(net.parameters(), recipe.lr), _copy(net))
+    def __init__(self, net: UnrolledLanczos, recipe: Recipe) -> None:
+        self.net = net
+        self.optimizer = torch.optim.Adam(net.parameters(), recipe.lr)
+        self.best: dict[str, Tensor] = {}
+        self.best_error = math.inf
+        self.best_epoch = 0
+        self.train: list[float] = []
+        self.validation: list[float] = []
 
     @property
     def epoch(self) -> int:
         return len(self.train)
 
-    def stopped(self, recipe: Recipe) -> bool:
-        return self.epoch >= recipe.epochs or self.epoch - self.best_epoch >= recipe.patience
-
-    def note(self, error: float) -> None:
+    def append(self, error: float) -> None:
         """Close an epoch: keep its parameters if they are the best."""
         self.validation.append(error)
-        if error < self.best_error:
-            self.best, self.best_error, self.best_epoch = _copy(self.net), error, self.epoch
+        if error < self.best_error or not self.best:
+            self.best = {name: value.detach().clone() for name, value in self.net.state_dict().items()}
+            self.best_error, self.best_epoch = error, self.epoch
 
-    def save(self, path: Path, asked: dict[str, Any]) -> None:
-        """Write the state, whole or not at all."""
+    def save(self, path: Path, settings: str) -> None:
         tensors = {f"net.{name}": value for name, value in self.net.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
         for i, moments in self.optimizer.state_dict()["state"].items():
             tensors |= {f"adam.{i}.{name}": torch.as_tensor(value) for name, value in moments.items()}
-        numbers = {"best_error": self.best_error, "best_epoch": self.best_epoch}
-        header = {
-            "format": FORMAT,
-            "asked": json.dumps(asked, sort_keys=True),
-            "numbers": json.dumps(numbers | {"train": self.train, "validation": self.validation}),
+        numbers = {
+            "best_error": self.best_error,
+            "best_epoch": self.best_epoch,
+            "train": self.train,
+            "validation": self.validation,
         }
-        _files.write_whole(path, to_bytes({key: value.contiguous() for key, value in tensors.items()}, metadata=header))
+        header = {"format": FORMAT, "asked": settings, "numbers": json.dumps(numbers)}
+        write_whole(path, to_bytes({key: value.contiguous() for key, value in tensors.items()}, metadata=header))
 
-    def load(self, path: Path, asked: dict[str, Any]) -> None:
-        """Go on from a saved state of the same settings."""
+    def load(self, path: Path, settings: str) -> None:
         try:
             with safe_open(path, framework="pt") as file:
                 header = file.metadata() or {}
@@ -314,21 +303,17 @@ class _State:
             before, numbers = json.loads(header["asked"]), json.loads(header["numbers"])
         except (SafetensorError, OSError, KeyError, RecursionError, json.JSONDecodeError) as error:
             raise InputError(f"{path} is not a whole state ({error}): remove it to start anew.") from error
-        if before != json.loads(json.dumps(asked)):
+        if before != json.loads(settings):
             raise InputError(f"{path} is the state of a run with other settings: remove it, or choose another folder.")
-        self.net.load_state_dict(_under("net.", tensors))
-        self.best, self.best_error = _under("best.", tensors), float(numbers["best_error"])
-        self.best_epoch, self.train, self.validation = numbers["best_epoch"], numbers["train"], numbers["validation"]
+        parts: dict[str, dict[str, Tensor]] = {"net": {}, "best": {}, "adam": {}}
+        for key, value in tensors.items():
+            part, _, name = key.partition(".")
+            parts.setdefault(part, {})[name] = value
+        self.net.load_state_dict(parts["net"])
+        self.best, self.best_error, self.best_epoch = parts["best"], numbers["best_error"], numbers["best_epoch"]
+        self.train, self.validation = numbers["train"], numbers["validation"]
         moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in _under("adam.", tensors).items():
-            number, key = name.split(".")
-            moments.setdefault(int(number), {})[key] = value
+        for key, value in parts["adam"].items():
+            number, name = key.split(".")
+            moments.setdefault(int(number), {})[name] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
-
-
-def _copy(net: UnrolledLanczos) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in net.state_dict().items()}
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
