@@ -1,9 +1,8 @@
-r"""What the integrations share: which vectors of a subspace are shown, with which signs.
+r"""What the integrations share: which vectors of a subspace are shown, and with which signs.
 
-Eigenvectors are unique up to a rotation inside each eigenvalue's own space, and single ones still up to a sign.
-Two choices are made here, the same for every integration. The trivial frequency of a graph is $D^{1/2} 1$ (normalised)
-or $1$ (combinatorial); where several components share the eigenvalue 0 it is *that* vector which is left out, not an
-arbitrary one of theirs. And a sign convention makes the largest entry positive.
+Eigenvectors are unique up to a rotation inside each eigenspace, and single ones up to a sign. The trivial frequency of
+a graph is $D^{1/2} 1$ (normalised) or $1$ (combinatorial): where several components share the eigenvalue 0, this vector
+is dropped, not an arbitrary one of theirs. The largest entry of a vector is positive.
 """
 
 from __future__ import annotations
@@ -16,11 +15,6 @@ from krylow.certificate import Status
 from krylow.krylov.ritz import settled
 from krylow.linalg.bounds import davis_kahan
 from krylow.result import Subspace
-
-#: Entries this close to a column's largest count as equally large, so that rounding does not decide its sign.
-TIE = 1e-2
-#: An eigenvalue below this many eps * n, in units of the operator's norm, is the zero of one more component.
-ZERO_EPS = 32
 
 
 def missing_extra(module: str, package: str, extra: str) -> ImportError:
@@ -44,19 +38,24 @@ def fixed_signs(basis: Tensor) -> Tensor:
     """
     if basis.shape[-2] == 0:
         return basis
+    tie = 1e-2  # entries this close to a column's largest count as equally large, so that rounding does not decide
     rows = basis.mT.contiguous()  # (*batch, k, n): several times faster to search than columns
     size = rows.abs()
-    first = (size >= (1 - TIE) * size.amax(-1, keepdim=True)).to(torch.uint8).argmax(-1, keepdim=True)
+    first = (size >= (1 - tie) * size.amax(-1, keepdim=True)).to(torch.uint8).argmax(-1, keepdim=True)
     negative = torch.take_along_dim(rows, first, dim=-1) < 0
     return basis * (1 - 2 * negative.to(basis.dtype)).mT
+
+
+def zero_frequency(n: int, dtype: torch.dtype) -> float:
+    """Return the largest value, in units of the operator's norm, that is the zero of one more component."""
+    return 32 * n * torch.finfo(dtype).eps
 
 
 def without_trivial(basis: Tensor, theta: Tensor, trivial: Tensor, zero: Tensor | float) -> tuple[Tensor, Tensor]:
     r"""Return the lowest frequencies without the trivial one: k - 1 of the k columns, and their values.
 
     For a connected graph that drops the first column. Where a second value is zero too, the columns are rotated so that
-    what is dropped is the trivial vector t itself, and what is kept is the well-defined rest,
-    $\mathrm{span}(U) \cap t^\perp$.
+    the trivial vector t itself is dropped, which leaves $\mathrm{span}(U) \cap t^\perp$.
 
     Parameters
     ----------

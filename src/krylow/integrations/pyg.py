@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from copy import copy
-from importlib.util import find_spec
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -27,9 +27,7 @@ from krylow import _checks
 from krylow._checks import InputError
 from krylow.api import METHODS, subspace
 from krylow.graph import laplacian
-from krylow.integrations._frequencies import ZERO_EPS, fixed_signs, missing_extra, unconverged, without_trivial
-from krylow.linalg.eigh import KERNEL_BATCH, PARTIAL_SIZE
-from krylow.linalg.partial_eigh import partial_eigh
+from krylow.integrations._frequencies import fixed_signs, missing_extra, unconverged, without_trivial, zero_frequency
 from krylow.operators import DenseOperator, Operator, SparseOperator
 
 try:
@@ -40,20 +38,19 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(__name__, "torch_geometric", "pyg") from error
 
-#: Larger graphs stay sparse and are treated one at a time; up to here decomposing is the fastest way to full accuracy.
-DENSE_LIMIT = 700
-#: Graphs up to this part larger than a batch's smallest are padded into the same batch.
-PADDING = 0.2
-#: Most entries of one dense batch.
-BATCH_ENTRIES = 2**24
-#: krylow's own kernel for the lowest pairs of small matrices is worth it up to this part of all pairs.
-KERNEL_PART = 0.4
 
-#: A larger part of a graph's weight than this, by which its two directions differ, is looked at closely.
-ASYMMETRY = 1e-12
+@dataclass(frozen=True)
+class _Settings:
+    """How graphs are put together."""
 
-SIGNS = ("random", "largest")
-OUTPUTS = ("vectors", "diagonal")
+    dense_limit: int = 700  # larger graphs stay sparse and are treated one at a time; up to here decomposing is fastest
+    small: int = 128  # single graphs below this size are decomposed by numpy
+    padding: float = 0.2  # graphs up to this part larger than a batch's smallest are padded into the same batch
+    batch_entries: int = 2**24  # most entries of one dense batch
+    asymmetry: float = 1e-12  # relative difference between a graph's two directions from which on entries are compared
+
+
+_SETTINGS = _Settings()
 
 
 @functional_transform("add_low_frequency_pe")
@@ -121,8 +118,8 @@ class AddLowFrequencyPE(BaseTransform):
         self.k = _checks.count(k, "k")
         self.attr_name = attr_name
         self.is_undirected = is_undirected
-        self.sign = _checks.choice(sign, SIGNS, "sign")
-        self.output = _checks.choice(output, OUTPUTS, "output")
+        self.sign = _checks.choice(sign, ("random", "largest"), "sign")
+        self.output = _checks.choice(output, ("vectors", "diagonal"), "output")
         self.seed = seed
         self.method = _checks.choice(method, ("auto", *METHODS), "method")
         self.tol = _checks.positive(tol, "tol")
@@ -180,21 +177,18 @@ class AddLowFrequencyPE(BaseTransform):
         least, n = union.sizes[first], union.sizes[last - 1]
         if n == 0:
             return union.values.new_zeros(last - first, 0, width)
-        k, alone = min(self.k + 1, least), n > DENSE_LIMIT
+        k, alone = min(self.k + 1, least), n > _SETTINGS.dense_limit
         L = union.sparse_laplacian(first) if alone else union.dense_laplacian(first, last)
         method = "exact" if self.method == "auto" and not alone else self.method
-        if method == "exact" and isinstance(L, DenseOperator) and _kernel_pays(L.matrix, k, len(union.sizes)):
-            theta, basis = partial_eigh(L.matrix, k)
-        else:
-            found = subspace(L, k, method=method, tol=self.tol)
-            advice = unconverged(found)
-            if advice:
-                warnings.warn(f"the low frequencies of a graph of {n} nodes are inaccurate. {advice}", stacklevel=5)
-            basis, theta = (x[None] if alone else x for x in (found.basis, found.ritz_values))
+        found = subspace(L, k, method=method, tol=self.tol)
+        advice = unconverged(found)
+        if advice:
+            warnings.warn(f"the low frequencies of a graph of {n} nodes are inaccurate. {advice}", stacklevel=5)
+        basis, theta = (x[None] if alone else x for x in (found.basis, found.ritz_values))
         if union.signed:  # the trivial vector may be anywhere in the spectrum: as PyG, drop the lowest
             basis = basis[..., 1:]
         else:
-            zero = ZERO_EPS * n * torch.finfo(L.dtype).eps
+            zero = zero_frequency(n, L.dtype)
             basis, _ = without_trivial(basis, theta, union.trivial(first, last, basis.dtype), zero)
         return self._shown(basis)
 
@@ -208,7 +202,7 @@ class AddLowFrequencyPE(BaseTransform):
             return None
         theta, vectors, degree = found
         basis = torch.from_numpy(vectors[:, : self.k + 1])
-        zero = ZERO_EPS * part.n * torch.finfo(part.dtype).eps
+        zero = zero_frequency(part.n, part.dtype)
         if len(theta) > 1 and theta[1] <= zero:
             trivial = torch.from_numpy(np.sqrt(degree))
             basis, _ = without_trivial(basis, torch.from_numpy(theta[: self.k + 1]), trivial, zero)
@@ -259,7 +253,7 @@ def _small_spectrum(part: _Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray] |
     None where it is none: what is wrong with it, or has to be looked at closely, :class:`_Union` says.
     """
     n, (_, signed, _, device) = part.n, part.kind
-    if not 0 < n < PARTIAL_SIZE or signed or device != "cpu" or part.edge_index.dtype != torch.int64:
+    if not 0 < n < _SETTINGS.small or signed or device != "cpu" or part.edge_index.dtype != torch.int64:
         return None
     row, col = part.edge_index.numpy()
     if row.size and not (min(row.min(), col.min()) >= 0 and max(row.max(), col.max()) < n):
@@ -283,17 +277,11 @@ def _groups(sizes: list[int], k: int) -> Iterator[tuple[int, int]]:
     for end in range(1, len(sizes) + 1):
         if end < len(sizes):
             least, n = sizes[start], sizes[end]
-            near = n == least or (k <= least and n <= (1 + PADDING) * least)
-            if near and n <= DENSE_LIMIT and (end - start + 1) * n**2 <= BATCH_ENTRIES:
+            near = n == least or (k <= least and n <= (1 + _SETTINGS.padding) * least)
+            if near and n <= _SETTINGS.dense_limit and (end - start + 1) * n**2 <= _SETTINGS.batch_entries:
                 continue
         yield start, end
         start = end
-
-
-def _kernel_pays(S: Tensor, k: int, graphs: int) -> bool:
-    """Say whether krylow's own kernel, once loaded for a data set, beats LAPACK on this batch, however small it is."""
-    few = k <= KERNEL_PART * S.shape[-1]
-    return few and graphs >= KERNEL_BATCH and S.device.type == "cpu" and find_spec("numba") is not None
 
 
 class _Union:
@@ -330,7 +318,7 @@ class _Union:
         skew, size = weight.new_zeros(2, len(parts))
         skew.index_add_(0, self.graph, weight * (u[row] * v[col] - u[col] * v[row]))
         size.index_add_(0, self.graph, weight.abs())
-        for i in (skew.abs() > ASYMMETRY * size).nonzero()[:, 0].tolist():
+        for i in (skew.abs() > _SETTINGS.asymmetry * size).nonzero()[:, 0].tolist():
             try:
                 laplacian((parts[i].edge_index, parts[i].weight), num_nodes=parts[i].n)
             except InputError as error:

@@ -22,6 +22,8 @@ undefined at it, where the extension is set to 0.
 from __future__ import annotations
 
 import sys
+import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -30,48 +32,121 @@ import scipy.sparse
 import torch
 
 from krylow._checks import InputError
-from krylow.integrations._frequencies import ZERO_EPS, fixed_signs, missing_extra, without_trivial
+from krylow.api import METHODS, subspace
+from krylow.choose import SPARSE_EXACT_LIMIT
+from krylow.graph import laplacian
+from krylow.integrations._frequencies import fixed_signs, missing_extra, unconverged, without_trivial, zero_frequency
 
 try:
-    from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin
+    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
     from sklearn.base import _fit_context as fit_context
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neighbors import NearestNeighbors
+    from sklearn.utils import check_random_state
     from sklearn.utils._param_validation import Interval, StrOptions
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ModuleNotFoundError as error:
     raise missing_extra(__name__, "scikit-learn", "sklearn") from error
 
-from krylow.integrations._on_graph import OnGraph, inverse_root
-
 DTYPES = (np.float64, np.float32)
-#: Samples of at most this many features have a graph of neighbours that is nearly planar, which is cheap to factorise.
-PLANE = 2
 
 
-class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, OnGraph):
+class _OnGraph(TransformerMixin, BaseEstimator):
+    """An estimator on a graph of samples, either given or of nearest neighbours."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "kind": [StrOptions({"normalized", "combinatorial"})],
+        "method": [StrOptions({"auto", *METHODS} - {"unrolled"})],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+    }
+
+    def _neighbor_graph(self, X: Any) -> Any:
+        """Return the symmetrised graph of nearest neighbours, (A + A^T) / 2, and keep what answers queries."""
+        self.n_neighbors_ = min(self.n_neighbors, X.shape[0] - 1)
+        self._neighbors = NearestNeighbors(n_neighbors=self.n_neighbors_, n_jobs=self.n_jobs).fit(X)
+        A = self._neighbors.kneighbors_graph(mode="connectivity")  # a sample is not its own neighbour
+        return scipy.sparse.csr_array((A + A.T) / 2)
+
+    def _solve(self, W: Any, k: int | None, cutoff: float | None = None, *, planar: bool = False) -> None:
+        """Find the low frequencies of the graph, in float64."""
+        W = scipy.sparse.csr_array(W).astype(np.float64)
+        if W.nnz and W.data.min() < 0:
+            least = W.data.min()
+            raise InputError(f"Negative values in data: weights must be at least 0, got {least:.3g}: clip them.")
+        L = laplacian(W, self.kind)
+        seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
+        method, why = self.method, None
+        if method == "auto" and planar and L.n > SPARSE_EXACT_LIMIT:
+            method, why = "shift_invert", "a graph of neighbours in the plane is cheap to factorise"
+        found = subspace(L, k, cutoff=cutoff, method=method, tol=self.tol, seed=seed)
+        advice = unconverged(found)
+        if advice:
+            warnings.warn(f"The low frequencies are inaccurate. {advice}", ConvergenceWarning, stacklevel=4)
+        self.affinity_matrix_, self._degree = W, W.sum(axis=1)
+        self.subspace_ = found if why is None else replace(found, why=why)
+
+    def _extended(self, rows: Any) -> np.ndarray:
+        """Return the frequencies at new samples with weights ``rows`` ``(samples, n)`` to those of the graph."""
+        lam, u, dtype = self.eigenvalues_, self._basis, self._basis.dtype
+        degree = rows.sum(axis=1).astype(dtype)[:, None]
+        if self.kind == "normalized":
+            sums = rows @ (u * _inverse_root(self._degree, dtype)[:, None]) * _inverse_root(degree, dtype)
+            rest = np.broadcast_to(1 - lam, sums.shape)
+        else:
+            sums = rows @ u
+            rest = degree - lam
+        near = np.abs(rest) <= np.sqrt(np.finfo(dtype).eps) * np.maximum(1, degree)
+        return np.where(near, 0, sums / np.where(near, 1, rest))
+
+    def _at(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return frequencies ``(samples, k)`` and degrees at samples: those of the graph keep theirs."""
+        reference = self._neighbors._fit_X
+        indices = self._neighbors.kneighbors(X, return_distance=False)  # (samples, neighbours)
+        pointers = np.arange(0, indices.size + 1, indices.shape[1])
+        weights = np.ones(indices.size, dtype=self._basis.dtype)
+        rows = scipy.sparse.csr_array((weights, indices.ravel(), pointers), shape=(X.shape[0], reference.shape[0]))
+        u, degree = self._extended(rows), rows.sum(axis=1)
+        for nearest in indices.T[::-1]:
+            same = np.asarray(abs(X - reference[nearest]).sum(axis=1)).ravel() == 0
+            u[same], degree[same] = self._basis[nearest[same]], self._degree[nearest[same]]
+        return u, degree
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _inverse_root(degree: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return degree^-1/2, and 1 for isolated nodes, whose entries stay as they are."""
+    return (1 / np.sqrt(np.where(degree > 0, degree, 1))).astype(dtype)
+
+
+class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, _OnGraph):
     r"""Embed samples by the lowest frequencies of their graph: Laplacian eigenmaps by krylow's methods.
 
     $$L u_i = \lambda_i u_i, \qquad \text{sample } v \mapsto (u_2(v), \ldots, u_{K+1}(v)) / \sqrt{d_v}$$
 
     with the normalised Laplacian, or without the division with the combinatorial one. Up to signs the same as
-    ``SpectralEmbedding(affinity="nearest_neighbors")`` with one neighbour more, since there a sample counts as its own
-    neighbour. Of a disconnected graph the trivial vector itself is left out, not an arbitrary one of frequency 0, and
-    self-loops of a given graph count in its degrees.
+    ``SpectralEmbedding(affinity="nearest_neighbors")`` with one neighbour more, since there a sample is its own
+    neighbour. Of a disconnected graph the trivial vector itself is dropped; self-loops count in the degrees.
 
     Parameters
     ----------
     n_components : int, default=2
         Number of frequencies K.
     affinity : {"nearest_neighbors", "precomputed"}, default="nearest_neighbors"
-        How the graph comes: built from samples, or given as a symmetric matrix of non-negative weights for X, dense or
-        sparse. New samples are then given by their weights to the samples of the graph.
+        X are samples, or a symmetric matrix of non-negative weights, dense or sparse. New samples are then rows.
     n_neighbors : int, default=10
         Neighbours of a sample, itself not counted; at most all others.
     kind : {"normalized", "combinatorial"}, default="normalized"
         The Laplacian.
     output : {"vectors", "diagonal", "projector"}, default="vectors"
-        "vectors": K columns, each with the first of its largest entries positive. The other two do not depend on the
-        choice of a basis: "diagonal" is one column, $\sum_i u_i(v)^2$; "projector" are the n columns of
-        $U U^\top$, whose rows have the distances of the rows of U.
+        "vectors": K columns, each with the first of its largest entries positive. Independent of the basis are
+        "diagonal", one column $\sum_i u_i(v)^2$, and "projector", the n columns of $U U^\top$.
     drop_first : bool, default=True
         Whether to leave out the trivial frequency, which is constant.
     method, tol
@@ -108,7 +183,7 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, OnGraph):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **OnGraph._parameter_constraints,
+        **_OnGraph._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "affinity": [StrOptions({"nearest_neighbors", "precomputed"})],
         "output": [StrOptions({"vectors", "diagonal", "projector"})],
@@ -157,13 +232,13 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, OnGraph):
             raise InputError(f"n_components must be at most {n - first} for n_samples={n}, got {self.n_components}.")
         given = self.affinity == "precomputed"
         W = X if given else self._neighbor_graph(X)
-        self._solve(W, self.n_components + first, planar=not given and X.shape[1] <= PLANE)
+        self._solve(W, self.n_components + first, planar=not given and X.shape[1] <= 2)
         basis, theta = self.subspace_.basis, self.subspace_.ritz_values
         if self.drop_first:
             trivial = np.sqrt(self._degree) if self.kind == "normalized" else np.ones(n)
-            zero = ZERO_EPS * n * torch.finfo(basis.dtype).eps * self.subspace_.operator.norm_bound()
+            zero = zero_frequency(n, basis.dtype) * self.subspace_.operator.norm_bound()
             basis, theta = without_trivial(basis, theta, torch.from_numpy(trivial), zero)
-        self._keep(fixed_signs(basis), theta, X.dtype)
+        self._basis, self.eigenvalues_ = (x.numpy().astype(X.dtype) for x in (fixed_signs(basis), theta))
         self.embedding_ = self._shown(self._basis, self._degree)
         self._n_features_out = self.embedding_.shape[1]
         return self
@@ -192,7 +267,7 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, OnGraph):
             return np.square(u).sum(axis=1, keepdims=True)
         if self.output == "projector":
             return u @ self._basis.T
-        return u * inverse_root(degree, u.dtype)[:, None] if self.kind == "normalized" else u
+        return u * _inverse_root(degree, u.dtype)[:, None] if self.kind == "normalized" else u
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -200,14 +275,13 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, OnGraph):
         return tags
 
 
-class LowPassFilter(OneToOneFeatureMixin, OnGraph):
+class LowPassFilter(OneToOneFeatureMixin, _OnGraph):
     r"""Denoise the columns of X on a graph of its rows: keep their low frequencies, drop the rest.
 
     $$Y = U_K U_K^	op X, \qquad L u_i = \lambda_i u_i$$
 
-    The rows are the nodes. Without ``graph`` it is the graph of their nearest neighbours, and ``transform`` gives new
-    rows the value of the filtered columns extended to where they lie (see the module). With ``graph``, ``transform``
-    filters any columns on that graph, one row a node.
+    The rows are the nodes. Without ``graph`` it is the graph of their nearest neighbours, and ``transform`` extends the
+    filtered columns to new rows (see the module). With ``graph``, ``transform`` filters any columns on that graph.
 
     Parameters
     ----------
@@ -240,7 +314,7 @@ class LowPassFilter(OneToOneFeatureMixin, OnGraph):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **OnGraph._parameter_constraints,
+        **_OnGraph._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "graph": "no_validation",  # type: ignore[dict-item]  # read, and refused in words, by krylow itself
         "cutoff": [Real, None],
@@ -285,11 +359,12 @@ class LowPassFilter(OneToOneFeatureMixin, OnGraph):
         if k is not None and k > n:
             raise InputError(f"n_components must be at most n_samples={n}, got {k}.")
         given = self.graph is not None
-        W = _matrix(self.graph) if given else self._neighbor_graph(X)
-        self._solve(W, k, self.cutoff, planar=not given and X.shape[1] <= PLANE)
+        W = self._given_graph() if given else self._neighbor_graph(X)
+        self._solve(W, k, self.cutoff, planar=not given and X.shape[1] <= 2)
         self._check_rows(X)
         kept = self.subspace_.basis.abs().amax(-2) > 0  # a cutoff below every frequency keeps none
-        self._keep(fixed_signs(self.subspace_.basis[:, kept]), self.subspace_.ritz_values[kept], X.dtype)
+        basis, theta = fixed_signs(self.subspace_.basis[:, kept]), self.subspace_.ritz_values[kept]
+        self._basis, self.eigenvalues_ = (x.numpy().astype(X.dtype) for x in (basis, theta))
         self._coefficients = self._basis.T @ X
         return self
 
@@ -313,14 +388,13 @@ class LowPassFilter(OneToOneFeatureMixin, OnGraph):
         self._check_rows(X)
         return self._basis.astype(X.dtype) @ (self._basis.T.astype(X.dtype) @ X)
 
+    def _given_graph(self) -> Any:
+        networkx = sys.modules.get("networkx")  # imported already if the graph is one of its own
+        if networkx is not None and isinstance(self.graph, networkx.Graph):
+            return networkx.to_scipy_sparse_array(self.graph, dtype=float)
+        return self.graph if scipy.sparse.issparse(self.graph) else np.asarray(self.graph)
+
     def _check_rows(self, X: Any) -> None:
         n = self.affinity_matrix_.shape[0]
         if X.shape[0] != n:
             raise InputError(f"X must have one row for each of the {n} nodes of the graph, got {X.shape[0]}.")
-
-
-def _matrix(graph: Any) -> Any:
-    networkx = sys.modules.get("networkx")  # an object of it can only come where it is imported already
-    if networkx is not None and isinstance(graph, networkx.Graph):
-        return networkx.to_scipy_sparse_array(graph, dtype=float)
-    return graph if scipy.sparse.issparse(graph) else np.asarray(graph)
