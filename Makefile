@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.krylow-setup
 # What the tests and the reproduction need. `cluster` (ray) is large and left to those who want it.
-EXTRAS ?= sklearn,pyg,large,dev
+EXTRAS ?= sklearn,pyg,dev
 WORKERS ?= 2
 CODE := $(wildcard src lab tests benchmarks examples)
 # One thread a worker: the workers are the parallelism, and sums do not depend on the machine's core count.
@@ -20,7 +20,9 @@ help:  ## list the commands
 
 setup: $(STAMP)  ## create .venv and install krylow and its laboratory with everything the tests need
 
-$(STAMP): pyproject.toml lab/pyproject.toml constraints.txt
+NATIVE := $(wildcard native/*.h native/*.cpp native/CMakeLists.txt)
+
+$(STAMP): pyproject.toml lab/pyproject.toml constraints.txt $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch -e '.[$(EXTRAS)]' -e lab
 	@touch $@
@@ -39,7 +41,7 @@ test-slow: setup  ## the end-to-end tests (minutes)
 
 test-lowest:  ## the fast tests with the lowest versions that are allowed (torch: the newest)
 	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt torch -e '.[sklearn,pyg,large]' -e lab pytest pytest-xdist hypothesis networkx
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt torch -e '.[sklearn,pyg]' -e lab pytest pytest-xdist hypothesis networkx
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n $(WORKERS) -m "not slow" tests lab/tests
 
 soak: setup  ## random graphs against LAPACK for SECONDS (3600), into results/soak; goes on where it was

@@ -6,13 +6,9 @@ import scipy.sparse
 import scipy.sparse.csgraph
 
 import krylow as kl
-from krylow._kernels import elimination as elimination_kernels
-from krylow._kernels import factor
 from krylow.linalg import elimination
 from krylow.linalg.elimination import Factor, condense
 from krylow.testing import random_graph
-
-pytest.importorskip("numba")
 
 
 def roads(n=120, extra=14, seed=0, weighted=False):
@@ -24,17 +20,6 @@ def roads(n=120, extra=14, seed=0, weighted=False):
     weight = 10.0 ** rng.uniform(-1, 1, i.size) if weighted else np.ones(i.size)
     W = scipy.sparse.csr_array((weight, (i, j)), shape=(n, n))
     return scipy.sparse.csr_array(kl.laplacian(W + W.T).to_scipy())
-
-
-@pytest.fixture(params=["compiled", "python"], autouse=True)
-def kernels(request, monkeypatch):
-    """The kernels as they run, and as the Python they are."""
-    if request.param == "python":
-        monkeypatch.setattr(elimination_kernels, "prefetch", lambda array, index: None)
-        for module in (elimination_kernels, factor):
-            for name, function in vars(module).copy().items():
-                if hasattr(function, "py_func"):
-                    monkeypatch.setattr(module, name, function.py_func)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

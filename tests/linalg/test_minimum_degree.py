@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from krylow._kernels import factor
 from krylow.linalg.minimum_degree import minimum_degree
-
-pytest.importorskip("numba")
 
 
 def pattern(n=200, extra=30, seed=0):
@@ -19,11 +16,8 @@ def pattern(n=200, extra=30, seed=0):
     return scipy.sparse.csr_array(W + W.T + scipy.sparse.eye_array(n))
 
 
-@pytest.fixture(params=["compiled", "python"])
-def order(request, monkeypatch):
-    """The order as it is found, and by the Python it is."""
-    if request.param == "python":
-        monkeypatch.setattr("krylow._kernels.factor.minimum_degree", factor.minimum_degree.py_func)
+@pytest.fixture
+def order():
     return minimum_degree
 
 

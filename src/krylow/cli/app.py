@@ -36,8 +36,6 @@ NOTHING_WRITTEN = "interrupted: nothing was written."
 
 #: How each optional package is installed; other distributions add theirs.
 EXTRAS = {
-    "numba": install_line("large"),
-    "pyamg": install_line("large"),
     "sklearn": install_line("sklearn"),
     "torch_geometric": install_line("pyg"),
 }
