@@ -4,7 +4,6 @@ import scipy.sparse
 import torch
 
 import krylow as kl
-from krylow._kernels import available
 from krylow.profile import GraphProfile
 from krylow.solvers import Problem, chebyshev
 from krylow.solvers import _communities as communities
@@ -121,7 +120,6 @@ def test_it_is_solved_without(kind):
     assert error(truth(L, BLOCKS), found.basis) <= 1e-3
 
 
-@pytest.mark.skipif(not available(), reason="needs numba (pip install .[large])")
 @pytest.mark.parametrize("kind", ["combinatorial", "normalized"])
 def test_communities_are_found_and_save_passes(monkeypatch, kind):
     L = shuffled(block_model(24_000)[0], kind)

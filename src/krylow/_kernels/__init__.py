@@ -7,6 +7,14 @@ from typing import Any
 
 __all__ = ["available"]
 
+blocks: Any
+csr: Any
+eigh: Any
+elimination: Any
+factor: Any
+graph: Any
+relaxed: Any
+
 
 def available() -> bool:
     """Return True."""
