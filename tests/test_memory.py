@@ -1,16 +1,16 @@
-"""Room for large arrays."""
-
-import sys
+"""Buffers for large arrays."""
 
 import numpy as np
 import pytest
 import torch
 
-from krylow._memory import LINE, PAGE, arrays, discard, empty, trim
+from krylow._memory import arrays, empty
+
+LINE, PAGE = 64, 1 << 21
 
 
 @pytest.mark.parametrize("rows", [10, PAGE // 64 + 1])
-def test_room_is_its_own_and_begins_at_a_line(rows):
+def test_a_buffer_is_its_own_and_begins_at_a_line(rows):
     first, second = (empty(rows, 16, dtype=torch.float32) for _ in range(2))
     assert first.data_ptr() % LINE == 0
     assert first.is_contiguous()
@@ -20,7 +20,7 @@ def test_room_is_its_own_and_begins_at_a_line(rows):
 
 
 @pytest.mark.parametrize("n", [5, PAGE // 4])
-def test_arrays_side_by_side_do_not_overlap(n):
+def test_arrays_do_not_overlap(n):
     pair = np.dtype([("a", "i4"), ("b", "f8")])
     found = arrays((n, np.int32), ((n, 3), np.float64), (0, np.int8), (n, pair))
     assert [part.shape for part in found] == [(n,), (n, 3), (0,), (n,)]
@@ -30,7 +30,7 @@ def test_arrays_side_by_side_do_not_overlap(n):
     assert all((part.view(np.uint8) == value).all() for value, part in enumerate(found))
 
 
-def test_large_room_goes_back_to_the_system():
+def test_a_large_buffer_goes_back_to_the_system():
     try:
         with open("/proc/self/statm") as file:
             file.read()
@@ -46,32 +46,3 @@ def test_large_room_goes_back_to_the_system():
     assert used() - before >= 31 * PAGE
     del block
     assert used() - before <= 4 * PAGE
-
-
-def test_discarded_rows_go_back_to_the_system_and_their_neighbours_stay():
-    block = empty(4 * PAGE // 64, 16, dtype=torch.float32).fill_(1.0)
-    rows = block.numpy()
-    discard(rows[100:-100])
-    assert (rows[:100] == 1).all()
-    assert (rows[-100:] == 1).all()
-    if sys.platform == "linux":
-        assert float(rows.mean()) < 0.1  # pages that come back are empty
-    discard(rows[:, ::2])  # nothing is given back that is not in one piece
-    assert (rows[:100] == 1).all()
-
-
-def test_what_is_free_on_the_heap_goes_back_only_for_large_rooms(monkeypatch):
-    given = []
-
-    class Library:
-        @staticmethod
-        def malloc_trim(keep):
-            given.append(keep)
-
-    monkeypatch.setattr("krylow._memory._libc", Library)
-    trim(torch.empty(10, 16))
-    assert given == []
-    trim(torch.empty(PAGE // 4))
-    assert given == [0]
-    monkeypatch.setattr("krylow._memory._libc", object)  # a C library that cannot
-    trim(torch.empty(PAGE // 4))
