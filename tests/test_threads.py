@@ -1,5 +1,6 @@
-"""Threads of our own, and what they do to those of the libraries."""
+"""Threads of our own, what they do to those of the libraries, and Ctrl-C while they write."""
 
+import signal
 import threading
 
 import pytest
@@ -7,7 +8,7 @@ import scipy.linalg  # noqa: F401 - so that its library is among those that are 
 import torch
 from threadpoolctl import threadpool_info
 
-from krylow._threads import shared, sharing, thread_count
+from krylow._threads import shared, sharing, thread_count, uninterrupted
 
 
 def blas_threads():
@@ -87,3 +88,45 @@ def test_an_error_of_any_share_comes_out_after_all_have_ended(failing):
     with pytest.raises(ValueError, match=f"share {failing}"):
         shared(work, [0, 1, 2])
     assert ended == [1 - failing]
+
+
+def test_ctrl_c_comes_through_at_the_end_and_the_handler_is_back():
+    former, done = signal.getsignal(signal.SIGINT), []
+
+    def work():
+        with uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            done.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done
+    assert signal.getsignal(signal.SIGINT) is former
+
+
+def test_an_error_inside_comes_through_and_the_handler_is_back():
+    former = signal.getsignal(signal.SIGINT)
+    with pytest.raises(ZeroDivisionError), uninterrupted():
+        raise ZeroDivisionError
+    assert signal.getsignal(signal.SIGINT) is former
+
+
+def test_another_thread_is_left_alone():
+    done = []
+
+    def work():
+        with uninterrupted():
+            done.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [signal.getsignal(signal.SIGINT)]
+
+
+def test_a_handler_of_another_language_is_left_alone(monkeypatch):
+    monkeypatch.setattr(signal, "getsignal", lambda number: None)
+    monkeypatch.setattr(signal, "signal", None)
+    with uninterrupted():
+        done = True
+    assert done

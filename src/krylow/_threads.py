@@ -1,13 +1,13 @@
-"""Threads of our own, which share the rows of one large graph.
+"""Threads that share the rows of one large graph, and Ctrl-C held back while they write.
 
-Those of torch and of the libraries of numpy and scipy wait for each other in busy loops at the end of every product,
-thousands of times in a solve whose products are small, and take a core from whoever else wants it, a thread of ours or
-another program. Ours sleep while they wait.
+Those of torch and BLAS wait for each other in busy loops at the end of every product, thousands of times in a solve
+whose products are small, and take a core from whoever else wants it. These sleep while they wait.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -117,3 +117,23 @@ def _pool(threads: int) -> ThreadPoolExecutor:
         if threads not in _pools:
             _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="krylow")
         return _pools[threads]
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back until the end: a block whose rows are replaced one after the other is none in between.
+
+    Only the main thread gets Ctrl-C. Where another language handles it, whose handler could not be put back, nothing is
+    held back.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
+        yield
+        return
+    held: list[Any] = []
+    former = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+        if held:
+            signal.raise_signal(signal.SIGINT)

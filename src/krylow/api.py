@@ -20,7 +20,7 @@ from krylow._checks import InputError
 from krylow._floor import PROOF_LIMIT
 from krylow.choose import choose
 from krylow.graph import as_operator, operator_and_note
-from krylow.linalg.projection import project_by_blocks
+from krylow.linalg.row_blocks import project_by_blocks
 from krylow.operators import Operator
 from krylow.profile import GraphProfile
 from krylow.response import chebyshev_lowpass, lanczos_lowpass

@@ -27,7 +27,7 @@ def test_eigh_is_numpys(threads, batch, dtype):
 
 @pytest.mark.parametrize("n", [8, 130, 200])
 @pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize("batch", [(), (2,), (20,)])
 def test_lowest_pairs(n, k, batch):
     S = torch.stack([from_spectrum(np.arange(n), seed=s) for s in range(int(np.prod(batch)))]).reshape(*batch, n, n)
     values, vectors = lowest_eigenpairs(S, k)

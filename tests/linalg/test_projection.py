@@ -4,32 +4,24 @@ import scipy.sparse
 import torch
 
 import krylow as kl
-from krylow.linalg import projection
-from krylow.linalg.projection import project_by_blocks
+from krylow.linalg.row_blocks import project_by_blocks
 from krylow.testing import random_graph
 
 F64 = torch.float64
-
-
-@pytest.fixture
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(projection, "COLUMNS", 3)
-    monkeypatch.setattr(projection, "ENTRIES", 16)
 
 
 def basis(n=40, k=5):
     return torch.linalg.qr(torch.randn(n, k, dtype=F64, generator=torch.Generator().manual_seed(0))).Q
 
 
-@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("width", [0, 1, 3, 10])
 def test_blocks_give_the_whole(order, width):
     U = basis()
     x = np.asarray(np.random.default_rng(0).standard_normal((40, width)), order=order)
     expected = U.numpy() @ (U.numpy().T @ x)
-    np.testing.assert_allclose(project_by_blocks(U, x), expected, atol=1e-13)
-    assert project_by_blocks(U, x, x) is x
+    np.testing.assert_allclose(project_by_blocks(U, x, most_columns=3, entries=16), expected, atol=1e-13)
+    assert project_by_blocks(U, x, x, most_columns=3, entries=16) is x
     np.testing.assert_allclose(x, expected, atol=1e-13)
 
 
@@ -43,7 +35,6 @@ def test_results_that_do_not_fit_are_refused():
         project_by_blocks(U, x)
 
 
-@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_signal_on_disk_is_filtered_as_one_in_memory(tmp_path, dtype):
     L = kl.laplacian(scipy.sparse.csr_array(random_graph(60, 0.1, seed=0).numpy().astype(dtype)))

@@ -91,7 +91,6 @@ def by(request, monkeypatch):
     if request.param == "torch":
         monkeypatch.setattr(row_blocks, "_array", lambda X: X)
     if request.param == "threads":
-        monkeypatch.setattr(row_blocks, "PER_THREAD", 1)
         monkeypatch.setattr(row_blocks, "PIECE", 1)
         monkeypatch.setattr(row_blocks, "thread_count", lambda: 3)
 
@@ -101,8 +100,8 @@ def test_an_image_is_written_by_rows_and_its_products_are_exact(by):
     generator = torch.Generator().manual_seed(1)
     X, Y = torch.randn(7000, 5, generator=generator), torch.randn(7000, 5, dtype=F64, generator=generator)
 
-    def image(i, j, room):
-        room[:] = Y[i:j].numpy()
+    def image(i, j, buffer):
+        buffer[:] = Y[i:j].numpy()
 
     written = torch.empty_like(X)
     torch.testing.assert_close(image_gram(image, X, written), X.double().mT @ Y, rtol=1e-13, atol=1e-11)
@@ -120,10 +119,10 @@ def test_all_ways_through_the_rows_agree(by):
     rest = y[:, :3] - x @ C.float().double()
     torch.testing.assert_close(residual_gram(X, Y[:, :3], C), rest.mT @ rest, rtol=1e-5, atol=2e-2)
     torch.testing.assert_close(lengths(X), torch.linalg.vector_norm(x, dim=0), rtol=1e-6, atol=0)
-    room = torch.zeros(7000, 3, dtype=F64)
-    assert exact_product_(X, C[:, :2], room[:, 1:]).data_ptr() == room[:, 1:].data_ptr()
-    torch.testing.assert_close(room[:, 1:], x @ C[:, :2], rtol=1e-14, atol=1e-14)
-    assert not room[:, 0].any()
+    wide = torch.zeros(7000, 3, dtype=F64)
+    assert exact_product_(X, C[:, :2], wide[:, 1:]).data_ptr() == wide[:, 1:].data_ptr()
+    torch.testing.assert_close(wide[:, 1:], x @ C[:, :2], rtol=1e-14, atol=1e-14)
+    assert not wide[:, 0].any()
     both = torch.cat([x, y], dim=1) @ torch.cat([C, 2 * C])
     first, second = x.clone(), torch.zeros(7000, 4, dtype=F64)
     turn = torch.randn(10, 7, dtype=F64, generator=generator)

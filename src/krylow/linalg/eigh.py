@@ -1,56 +1,80 @@
-"""The symmetric eigendecomposition of a batch, whole or in part."""
+r"""The symmetric eigendecomposition of a batch of dense matrices, whole, or the k lowest eigenpairs alone.
+
+$$S = Q T Q^\top, \qquad T Z = Z \Lambda, \qquad Y = Q Z, \quad Y^\top Y = I_k$$
+
+The lowest pairs of small matrices are found one matrix at a time, which stays in the cache from beginning to end:
+
+1. Householder reflections bring S to tridiagonal T. The rank-2 update of one reflection and the product with the next
+   are one pass over the matrix.
+2. Bisection on the number of negative eigenvalues of $T - x I$ (Sturm sequences of leading principal minors) gives the
+   k lowest values, all shifts together.
+3. Inverse iteration gives the vectors of T, every new vector made orthogonal to every earlier one: inside a cluster
+   that keeps them independent.
+4. The reflections are applied to the k vectors alone.
+
+Steps 2 and 3 cost O(nk) and run in float64 whatever the dtype of S (Golub and Van Loan, Matrix Computations, 8.3, 8.4).
+"""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from scipy.linalg import eigh as _partial
+from scipy.linalg import eigh as _lapack
 from torch import Tensor
 
-from krylow.linalg.partial_eigh import available, partial_eigh
+from krylow import _kernels
+from krylow._threads import shared
 
 LinAlgError = torch.linalg.LinAlgError  # type: ignore[attr-defined]  # public, and missing from its list of names
 
-#: Below this many matrices a thread, or above this size, LAPACK's own threads are the better ones.
-MATRICES_A_THREAD = 16
-LARGEST = 192
-#: LAPACK's partial solver pays for matrices of at least this size, and at most this share of the pairs.
-PARTIAL_SIZE = 128
-PARTIAL_SHARE = 4
-#: Fewer matrices are not worth loading a compiler for.
-KERNEL_BATCH = 16
+
+@dataclass(frozen=True)
+class _Limits:
+    """Where each way to decompose is the fastest."""
+
+    batch: int = 16  # fewest matrices for the compiled kernel
+    smallest: int = 20  # nodes, below which LAPACK is faster than the kernel
+    largest: int = 512  # beyond which a matrix leaves the cache
+    share: float = 1 / 3  # of the pairs, beyond which they cost as much as all
+    lapack_smallest: int = 128  # for LAPACK's partial solver, which pays for at most this share of the pairs
+    lapack_share: float = 1 / 4
+    threaded: int = 192  # largest matrices that are shared among threads, and how many a thread has at least
+    a_thread: int = 16
+
+
+limits = _Limits()
 
 
 def eigh(S: Tensor) -> tuple[Tensor, Tensor]:
     """Return eigenvalues ``(*batch, m)`` and eigenvectors ``(*batch, m, m)``, as ``torch.linalg.eigh`` does.
 
-    On CPU torch decomposes the matrices of a batch one after the other; here the batch is cut into one part a thread.
-    LAPACK fails on some finite float32 matrices whose eigenvalues repeat and whose entries span all magnitudes, with an
-    error or, by divide and conquer, with NaN and without one: those are decomposed again in float64. Without a
-    gradient.
+    On CPU torch decomposes the matrices of a batch one after the other; here threads share them. LAPACK fails on some
+    finite float32 matrices whose eigenvalues repeat and whose entries span all magnitudes, with an error or, by divide
+    and conquer, with NaN and without one: those are decomposed again in float64. Without a gradient.
     """
     S = S.detach()
     m, count = S.shape[-1], S[..., 0, 0].numel()
-    threads = 1 if torch.compiler.is_compiling() else torch.get_num_threads()
-    if S.device.type != "cpu" or threads == 1 or m > LARGEST or count < threads * MATRICES_A_THREAD:
-        values, vectors = _eigh(S)
-        return _mended(S, values, vectors)
-    with ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(_eigh, S.reshape(count, m, m).chunk(threads)))
+    threads = 1 if torch.compiler.is_compiling() or S.device.type != "cpu" else torch.get_num_threads()
+    if threads == 1 or m > limits.threaded or count < threads * limits.a_thread:
+        return _repaired(S, *_eigh(S))
+    flat = S.reshape(count, m, m)
+    parts = shared(lambda start, stop: _eigh(flat[start:stop]), [count * t // threads for t in range(threads + 1)])
     values, vectors = (torch.cat(part) for part in zip(*parts, strict=True))
-    return _mended(S, values.reshape(S.shape[:-1]), vectors.reshape(S.shape))
+    return _repaired(S, values.reshape(S.shape[:-1]), vectors.reshape(S.shape))
 
 
 def eigvalsh(S: Tensor) -> Tensor:
-    """Return the eigenvalues ``(*batch, m)``, ascending, without a gradient; mended as those of :func:`eigh`."""
+    """Return the eigenvalues ``(*batch, m)``, ascending, without a gradient; repaired as those of :func:`eigh`."""
     S = S.detach()
     try:
         values = torch.linalg.eigvalsh(S)
     except LinAlgError:
         values = _eigh(S)[0]
-    return _mended(S, values, None)[0]
+    return _repaired(S, values, values[..., None])[0]
 
 
 def _eigh(S: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,35 +88,97 @@ def _eigh(S: Tensor) -> tuple[Tensor, Tensor]:
     return values, vectors
 
 
-def _mended(S: Tensor, values: Tensor, vectors: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Decompose again, in float64, what came out as NaN from finite matrices; vectors None: values alone matter."""
-    vectors = values[..., None] if vectors is None else vectors
+def _repaired(S: Tensor, values: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Decompose again, in float64, what came out as NaN from finite matrices."""
     if S.device.type != "cpu" or S.dtype == torch.float64 or torch.compiler.is_compiling():
         return values, vectors  # elsewhere a look would make the host wait, and the fault has not been seen
-    whole = values.isfinite().all(-1) & vectors.isfinite().all(-1).all(-1)
-    if bool(whole.all()):
+    sound = values.isfinite().all(-1) & vectors.isfinite().all(-1).all(-1)
+    if bool(sound.all()):
         return values, vectors
-    bad = ~whole & S.isfinite().all(-1).all(-1)
-    again, turned = torch.linalg.eigh(S[bad].double())
+    bad = ~sound & S.isfinite().all(-1).all(-1)
+    theta, Y = torch.linalg.eigh(S[bad].double())
     values, vectors = values.clone(), vectors.clone()
-    values[bad] = again.to(values.dtype)
-    vectors[bad] = turned[..., : vectors.shape[-1]].to(vectors.dtype)
+    values[bad] = theta.to(values.dtype)
+    vectors[bad] = Y[..., : vectors.shape[-1]].to(vectors.dtype)
     return values, vectors
 
 
 def lowest_eigenpairs(S: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k lowest eigenvalues ``(*batch, k)`` and eigenvectors ``(*batch, m, k)``, without a gradient.
 
-    On CPU few of many pairs take up to three times less than all: by our own kernel where numba is there to compile it
-    and a batch to share its start, by LAPACK's partial solver for larger matrices.
+    On CPU few of many pairs take up to three times less than all: by the compiled kernel for batches of small matrices,
+    by LAPACK's partial solver for larger ones.
     """
     S = S.detach()
     m, count = S.shape[-1], S[..., 0, 0].numel()
-    if count >= KERNEL_BATCH and available(S, k):
-        return partial_eigh(S, k)
-    if S.device.type != "cpu" or m < PARTIAL_SIZE or k > m // PARTIAL_SHARE:
-        values, vectors = eigh(S)
-        return values[..., :k], vectors[..., :k]
-    pairs = [_partial(matrix, subset_by_index=[0, k - 1], driver="evr") for matrix in S.reshape(-1, m, m).numpy()]
-    values, vectors = (torch.from_numpy(np.stack(part)) for part in zip(*pairs, strict=True))
-    return values.reshape(*S.shape[:-2], k), vectors.reshape(*S.shape[:-1], k)
+    if S.device.type == "cpu" and S.dtype in (torch.float32, torch.float64):
+        if count >= limits.batch and limits.smallest <= m <= limits.largest and k <= limits.share * m:
+            return partial_eigh(S, k)
+        if m >= limits.lapack_smallest and k <= limits.lapack_share * m:
+            flat = S.reshape(-1, m, m).numpy()
+            pairs = [_lapack(matrix, subset_by_index=[0, k - 1], driver="evr") for matrix in flat]
+            values, vectors = (torch.from_numpy(np.stack(part)) for part in zip(*pairs, strict=True))
+            return values.reshape(*S.shape[:-2], k), vectors.reshape(*S.shape[:-1], k)
+    values, vectors = eigh(S)
+    return values[..., :k], vectors[..., :k]
+
+
+def partial_eigh(S: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    r"""Return the k lowest eigenvalues ``(*batch, k)``, ascending, and orthonormal eigenvectors ``(*batch, n, k)``.
+
+    Exact to rounding: residuals and loss of orthogonality are a modest multiple of eps and the norm of S, as those of
+    ``torch.linalg.eigh``. For every item the residuals of T and its last orthogonalisation are checked; an item that
+    fails, such as one that is not finite, is decomposed by ``torch.linalg.eigh`` instead. The cost is
+    $\frac43 n^3 + O(n^2 k)$ operations a matrix; threads share the batch. Without a gradient.
+
+    Parameters
+    ----------
+    S
+        ``(*batch, n, n)`` symmetric, on CPU, float32 or float64.
+    k
+        Number of eigenpairs, up to n.
+
+    Examples
+    --------
+    >>> values, vectors = partial_eigh(torch.diag(torch.tensor([2.0, 1.0, 5.0])), 2)
+    >>> values
+    tensor([1., 2.])
+    """
+    S = S.detach()
+    batch, n = S.shape[:-2], S.shape[-1]
+    if not 1 <= k <= n:
+        raise ValueError(f"expected 1 <= k <= {n}, got {k}.")
+    flat = S.reshape(math.prod(batch), n, n).contiguous()
+    count = len(flat)
+    values, vectors = flat.new_empty(count, k), flat.new_empty(count, n, k)
+    failed = torch.zeros(count, dtype=torch.bool)
+    arrays = [x.numpy() for x in (flat, values, vectors, failed)]
+    start = np.random.default_rng(0).uniform(-1.0, 1.0, (n, _up(k, 4)))
+
+    def work(first: int, last: int) -> None:
+        buffers, eps = _workspace(n, k, arrays[0].dtype), float(np.finfo(arrays[0].dtype).eps)
+        _kernels.eigh.lowest(*(x[first:last] for x in arrays), start, *buffers, eps)
+
+    entries_a_thread = 40_000
+    threads = max(1, min(torch.get_num_threads(), count, flat.numel() // entries_a_thread))
+    shared(work, [count * t // threads for t in range(threads + 1)])
+    again = failed.nonzero()[:, 0]
+    if len(again):
+        theta, Y = torch.linalg.eigh(flat[again])
+        values[again], vectors[again] = theta[:, :k], Y[..., :k]
+    return values.reshape(*batch, k), vectors.reshape(*batch, n, k)
+
+
+def _up(count: int, multiple: int) -> int:
+    return -(-count // multiple) * multiple
+
+
+def _workspace(n: int, k: int, dtype: Any) -> tuple[Any, ...]:
+    """Return the arrays that the kernel works in; rows are whole cache lines, lanes whole vectors."""
+    wide, lanes = _up(n, 16), _up(k, 4)
+    flat = np.zeros((n + 8 + lanes) * wide + 16, dtype)
+    flat = flat[-flat.ctypes.data % 64 // flat.itemsize :][: (n + 8 + lanes) * wide].reshape(-1, wide)
+    A, rows, Y = flat[: n + 3], flat[n + 3 : n + 8], flat[n + 8 :]
+    T = np.zeros((3, _up(n + 1, 4)))  # d, e and e^2; beyond n a diagonal that no shift reaches
+    T[0], T[2] = 2.0, _kernels.eigh.TINY
+    return A, rows, Y, T, np.zeros((6, lanes)), np.zeros((5, n, lanes)), np.zeros((n + 2, lanes)), np.zeros((k, n))

@@ -1,6 +1,6 @@
 r"""Inner products and rotations of tall blocks ``(n, s)``, by blocks of rows that stay in a cache.
 
-Sums over nodes are float64 from block to block of rows, and float32 at most inside one.
+Sums over nodes are float64 from block to block of rows, and float32 at most inside one. Threads share the rows.
 """
 
 from __future__ import annotations
@@ -15,26 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from krylow._interrupts import uninterrupted
-from krylow._memory import discard
-from krylow._threads import shared, thread_count
+from krylow import _checks
+from krylow._checks import InputError
+from krylow._threads import shared, thread_count, uninterrupted
 
 #: Rows whose products are summed before they join the float64 sums.
 ROWS = 2048
-#: Numbers of a block that are gone through at once, in whole blocks of rows: few calls, and a cache holds them.
+#: Entries of a block that are gone through at once, and that are worth a thread: a cache holds them.
 PIECE = 1 << 18
-#: Numbers of a block that are worth a thread.
-PER_THREAD = 1 << 18
 
-
-class _Rooms(threading.local):
-    """Arrays of one thread, by their place and dtype."""
-
-    def __init__(self) -> None:
-        self.of: dict[tuple[int, Any], Any] = {}
-
-
-_rooms = _Rooms()
+_buffers = threading.local()
 
 
 def gram(X: Tensor, Y: Tensor, inside: torch.dtype | None = None) -> Tensor:
@@ -89,14 +79,14 @@ def residual_gram(X: Tensor, Y: Tensor, C: Tensor) -> Tensor:
 
 
 def image_gram(image: Callable[[int, int, Any], None], X: Tensor, out: Tensor) -> Tensor:
-    """Return X^T Y in float64 and write Y to ``out``, where ``image(i, j, room)`` writes rows i to j of Y to a room.
+    """Return X^T Y in float64 and write Y to ``out``, where ``image(i, j, buffer)`` writes rows i to j of Y.
 
-    On the host: there is never room for all of Y in float64.
+    On the host, and without all of Y in float64.
     """
     x, into = _array(X), _array(out)
 
     def products(i: int, j: int) -> list[Any]:
-        y = _room((j - i, x.shape[1]), np.dtype(np.float64))
+        y = _buffer((j - i, x.shape[1]), np.dtype(np.float64))
         image(i, j, y)
         into[i:j] = y
         return [_block_gram(_cast(x[i:j], torch.float64, 1), y)]
@@ -105,13 +95,11 @@ def image_gram(image: Callable[[int, int, Any], None], X: Tensor, out: Tensor) -
 
 
 def exact_product_(X: Tensor, C: Tensor, out: Tensor) -> Tensor:
-    """Write X C to ``out``, which is float64 as C is, and return it; X is spent, and its room given back on the way."""
+    """Write X C to ``out``, which is float64 as C is, and return it."""
     x, c, into = _array(X), _array(C.contiguous()), _array(out)
 
     def write(i: int, j: int) -> None:
         (torch if isinstance(x, Tensor) else np).matmul(_cast(x[i:j], torch.float64, 1), c, out=into[i:j])
-        if not isinstance(x, Tensor):
-            discard(x[i:j])
 
     _shares(X, write)
     return out
@@ -162,29 +150,30 @@ def _array(X: Tensor) -> Any:
     return X.detach().numpy() if X.device.type == "cpu" else X.detach()
 
 
-def _cast(x: Any, dtype: torch.dtype, room: int) -> Any:
-    """Return x in a dtype, in one of this thread's rooms if that is another one."""
+def _cast(x: Any, dtype: torch.dtype, which: int) -> Any:
+    """Return x in a dtype, in one of this thread's buffers if that is another one."""
     if isinstance(x, Tensor):
         return x.to(dtype)
     kind = np.dtype(np.float64 if dtype == torch.float64 else np.float32)
     if x.dtype == kind:
         return x
-    there = _room(x.shape, kind, room)
-    there[...] = x
-    return there
+    buffer = _buffer(x.shape, kind, which)
+    buffer[...] = x
+    return buffer
 
 
-def _product(x: Any, c: Any, room: int = 0) -> Any:
-    """Return x c, in a room of this thread."""
-    return x @ c if isinstance(x, Tensor) else np.matmul(x, c, out=_room((len(x), c.shape[1]), x.dtype, room))
+def _product(x: Any, c: Any, which: int = 0) -> Any:
+    """Return x c, in a buffer of this thread."""
+    return x @ c if isinstance(x, Tensor) else np.matmul(x, c, out=_buffer((len(x), c.shape[1]), x.dtype, which))
 
 
-def _room(shape: tuple[int, ...], dtype: Any, which: int = 0) -> Any:
+def _buffer(shape: tuple[int, ...], dtype: Any, which: int = 0) -> Any:
     """Return an array of any content until this thread asks for it again: memory that is new costs its first touch."""
-    size = math.prod(shape)
-    found = _rooms.of.get((which, dtype))
+    size, name = math.prod(shape), f"{which} {dtype}"
+    found = getattr(_buffers, name, None)
     if found is None or found.size < size:
-        found = _rooms.of[which, dtype] = np.empty(size, dtype)
+        found = np.empty(size, dtype)
+        setattr(_buffers, name, found)
     return found[:size].reshape(shape)
 
 
@@ -197,9 +186,9 @@ def _block_gram(x: Any, y: Any) -> Any:
 
 
 def _in_blocks(x: Any) -> tuple[Any, Any]:
-    """Return x as blocks of ``ROWS`` rows, and the rows that are left."""
-    whole = x.shape[0] // ROWS * ROWS
-    return x[:whole].reshape(-1, ROWS, x.shape[1]), x[whole:]
+    """Return x as blocks of ``ROWS`` rows, and the remaining rows."""
+    end = x.shape[0] // ROWS * ROWS
+    return x[:end].reshape(-1, ROWS, x.shape[1]), x[end:]
 
 
 def _summed(X: Tensor, work: Callable[[int, int], list[Any]]) -> list[Tensor]:
@@ -212,7 +201,7 @@ def _shares(X: Tensor, work: Callable[[int, int], Any]) -> list[Any]:
     """Return ``work(i, j)`` of all pieces i to j of the rows of X, in their order; threads share them."""
     n, step = X.shape[0], max(1, PIECE // (ROWS * max(1, X.shape[1]))) * ROWS
     pieces = -(-n // step)
-    threads = min(thread_count(), max(1, X.numel() // PER_THREAD)) if X.device.type == "cpu" else 1
+    threads = min(thread_count(), max(1, X.numel() // PIECE)) if X.device.type == "cpu" else 1
 
     def share(first: int, last: int) -> list[Any]:
         return [work(p * step, min((p + 1) * step, n)) for p in range(first, last)]
@@ -223,9 +212,9 @@ def _shares(X: Tensor, work: Callable[[int, int], Any]) -> list[Any]:
 def orthonormalize_(X: Tensor, inner: Tensor | None = None, Q: Tensor | None = None) -> Tensor:
     """Make the columns of X, or of X Q, whose inner products are known then, orthonormal in place.
 
-    In their order, as Gram and Schmidt do, so that the first columns span what they did: a filtered guard holds much
-    of the wanted vectors, which would else flow back into these. A column that depends on those before it to rounding
-    becomes what rounding makes of it, a random one. Repeated as often as rounding asks for.
+    By Cholesky factors of the inner products, repeated as often as rounding asks for. In the columns' order, as Gram
+    and Schmidt, so that the first columns span what they did: a filtered guard vector has large components along the
+    wanted vectors. A column that depends on those before it to rounding becomes a random one, as rounding makes it.
     """
     eps = torch.finfo(X.dtype).eps  # of the inner products, which are float32 inside a block of rows
     eye = torch.eye(X.shape[1], dtype=torch.float64, device=X.device)
@@ -248,3 +237,42 @@ def orthonormalize_(X: Tensor, inner: Tensor | None = None, Q: Tensor | None = N
         if not dependent and float(R.diagonal().min()) > 0.5:
             break
     return X
+
+
+def project_by_blocks(
+    U: Tensor, x: np.ndarray, out: np.ndarray | None = None, *, most_columns: int = 4096, entries: int = 2**22
+) -> np.ndarray:
+    r"""Return $U U^\top x$ for more signals than memory holds, such as a ``numpy.memmap``.
+
+    Beyond U and the result, ``k * most_columns + 2 * entries`` numbers are in memory, whatever the number of signals.
+
+    Parameters
+    ----------
+    U
+        ``(n, k)`` orthonormal columns.
+    x
+        ``(n, c)``; each entry is read twice.
+    out
+        ``(n, c)`` of U's dtype, or of x's, that the result is written to, such as a ``numpy.memmap``; it may be x
+        itself. None: a new array in memory, of x's dtype where that is floating.
+    """
+    n, width = x.shape
+    numbers = torch.empty(0, dtype=U.dtype).numpy().dtype
+    own = x.dtype if x.dtype.kind == "f" else numbers
+    out = np.empty((n, width), dtype=own) if out is None else out
+    fits = isinstance(out, np.ndarray) and out.shape == x.shape and out.dtype in (numbers, own)
+    if not fits or not out.flags.writeable:
+        came = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise InputError(f"out must be a writable numpy array of {numbers} and shape {x.shape}, got {came}.")
+    U = U.detach().cpu()
+    for first in range(0, width, most_columns):
+        columns = slice(first, min(first + most_columns, width))
+        height = max(1, entries // (columns.stop - columns.start))
+        chunks = [slice(top, min(top + height, n)) for top in range(0, n, height)]
+        inside = torch.zeros(U.shape[-1], columns.stop - columns.start, dtype=U.dtype)
+        for rows in chunks:
+            part = torch.from_numpy(np.array(x[rows, columns], dtype=numbers, order="C"))
+            inside += U[rows].mT @ _checks.finite(part, "the signal")
+        for rows in chunks:
+            out[rows, columns] = (U[rows] @ inside).numpy()
+    return out
