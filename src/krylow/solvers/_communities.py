@@ -1,10 +1,9 @@
 r"""A start block from communities: the lowest frequencies of the graph between them, constant on each.
 
-Where a graph falls into communities, its lowest frequencies are nearly constant on these, to within a percent of their
+Where a graph falls into communities, its lowest eigenvectors are nearly constant on these, to within a percent of their
 length on a block model, so that a filter of a few degrees finishes them. A vector below the cut that no community shows
-(a chain of nodes at the edge of one, say) is found by the random columns of the block. These hold $1 / \sqrt{n}$ of any
-vector at first, so that it has to be measured when nothing is hidden any more
-(``FilteredBlock.hidden`` in :mod:`krylow.solvers._filter`).
+(nodes of degree 2 at the edge of one, say) is found by the random columns of the block, whose components along any
+vector are $1 / \sqrt{n}$ at first (``Estimate.undetected`` in :mod:`krylow.solvers._estimate`).
 """
 
 from __future__ import annotations
@@ -19,18 +18,14 @@ from krylow.linalg.row_blocks import orthonormalize_
 from krylow.operators import SparseOperator
 from krylow.solvers._aggregation import joined
 
-#: Most communities, the smaller ones being taken as one: the graph between them is decomposed.
-MOST = 256
-#: Least random columns of a block.
-RANDOM = 8
-#: By what factor the next frequency has to lie above the last wanted one: communities that differ are split by none.
-CLEAR = 2.0
-
 
 def community_block(
     L: SparseOperator, vector: Tensor, labels: Tensor, k: int, columns: int, generator: torch.Generator | None = None
 ) -> Tensor | None:
-    """Return a start block whose first k columns are constant on communities, where k frequencies are theirs.
+    """Return an orthonormal start block ``(n, columns)`` whose first k columns are constant on communities.
+
+    In float32. None where there are fewer communities than wanted frequencies, or where the next frequency between them
+    is not clearly above the k-th: communities that differ are split by no cut.
 
     Parameters
     ----------
@@ -39,36 +34,31 @@ def community_block(
     vector
         ``(n,)`` its null vector, nowhere zero.
     labels
-        ``(n,)`` the community of each node, counted from zero.
+        ``(n,)`` the community of each node, counted from zero; the smallest ones beyond 255 are taken as one.
     k, columns
         Wanted frequencies, and columns of the block.
     generator
-        Source of the block's last columns, which are random: ``RANDOM`` of them at least.
-
-    Returns
-    -------
-    The orthonormal block ``(n, columns)`` in float32, or None where there are fewer communities than wanted
-    frequencies, or more of them have frequencies as low as these.
+        Source of the block's last columns, which are random.
     """
+    most, random = 256, 8  # communities, between which the graph is decomposed; least random columns
     sizes = torch.bincount(labels)
-    if sizes.numel() > MOST:
-        names = torch.full_like(sizes, MOST - 1)
-        names[sizes.topk(MOST - 1).indices] = torch.arange(MOST - 1, device=labels.device)
+    if sizes.numel() > most:
+        names = torch.full_like(sizes, most - 1)
+        names[sizes.topk(most - 1).indices] = torch.arange(most - 1, device=labels.device)
         labels = names[labels]
-    count = min(sizes.numel(), MOST)
-    most = min(count, columns - RANDOM)
-    if most < k:
+    count = min(sizes.numel(), most)
+    structured = min(count, columns - random)
+    if structured < k:
         return None
     level = joined(L, vector, labels.cpu().numpy(), count)
     theta, V = lowest_eigenpairs(level.coarse.to_dense(), count)
-    if count > k and float(theta[k]) < CLEAR * float(theta[k - 1]):
+    if count > k and float(theta[k]) < 2 * float(theta[k - 1]):
         return None
-    V = V[:, :most]
+    V = V[:, :structured]
     X = empty(L.n, columns, dtype=torch.float32, device=L.device)
-    level.prolong(V, X[:, :most])
-    others = gaussian(
-        L, columns - most, generator=generator, out=empty(L.n, columns - most, dtype=X.dtype, device=L.device)
-    )
-    level.subtract_(others, V @ (V.mT @ level.restrict(others)))  # the others are orthogonal to the planted ones
-    X[:, most:] = orthonormalize_(others)
+    level.prolong(V, X[:, :structured])
+    others = empty(L.n, columns - structured, dtype=X.dtype, device=L.device)
+    gaussian(L, columns - structured, generator=generator, out=others)
+    level.subtract_(others, V @ (V.mT @ level.restrict(others)))
+    X[:, structured:] = orthonormalize_(others)
     return X

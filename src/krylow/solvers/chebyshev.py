@@ -68,20 +68,14 @@ class Chebyshev(Solver):
 
     def _solve_large(self, problem: Problem, width: int) -> Ritz:
         watch, limit, pairs = problem.watch(), problem.max_products or 4000 * width, None
-        X = self._communities(problem, width)
-        if X is not None:
-            pairs = filtered_subspace(problem, X, limit, watch, structured=True)
+        null, labels, L = problem.null, problem.communities, problem.operator
+        if labels is not None and null is not None and null.lowest and problem.cutoff is None:
+            assert isinstance(L, SparseOperator)
+            X = community_block(L, problem.null_vector(), labels, problem.k, width, problem.generator)
+            pairs = None if X is None else filtered_subspace(problem, X, limit, watch, structured=True)
         pairs = pairs or filtered_subspace(problem, random_block(problem, width), limit, watch)
         assert pairs is not None
         return pairs
-
-    def _communities(self, problem: Problem, width: int) -> Tensor | None:
-        """Return a start block from communities, where these show the wanted frequencies."""
-        null, labels, L = problem.null, problem.communities, problem.operator
-        if labels is None or null is None or not null.lowest or problem.cutoff is not None:
-            return None
-        assert isinstance(L, SparseOperator)
-        return community_block(L, problem.null_vector(), labels, problem.k, width, problem.generator)
 
 
 def chebyshev_subspace(
