@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from krylow_lab.records import Record
 from krylow_lab.table1.plan import FORMS, PAPER
+from krylow_lab.tables import markdown, terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -71,19 +72,8 @@ def heading(record: Record) -> str:
 
 def rich_table(record: Record) -> Table:
     """Return one column as a table for the terminal."""
-    from rich.table import Table
-
-    table = Table(title=heading(record), title_justify="left", title_style="bold")
-    for name in ("row", "method", "error", "products", "vectors"):
-        table.add_column(name, justify="left" if name == "method" else "right")
-    last = ""
-    for line in lines(record):
-        if last and line["row"] != last:
-            table.add_section()
-        last = line["row"]
-        style = "cyan" if line["row"] == "1" else "green" if line["row"] == "12" else None
-        table.add_row(*line.values(), style=style)
-    return table
+    shown = lines(record)
+    return terminal(heading(record), shown, lambda i: {"1": "cyan", "12": "green"}.get(shown[i]["row"]), "row")
 
 
 def paired_text(record: Record) -> str:
@@ -121,11 +111,11 @@ def _block(data: str, records: Sequence[Record]) -> str:
             name = (line["row"], line["method"])
             seen[name] = seen.get(name, -1) + 1
             keys.setdefault((*name, seen[name]), {})[k] = line
-    head = "| row | method | " + " | ".join(f"K = {k}: error | products" for k in columns) + " |"
-    rule = "| --- | --- | " + " | ".join("--- | ---" for _ in columns) + " |"
+    head = ["row", "method", *(text for k in columns for text in (f"K = {k}: error", "products"))]
+    empty = {"error": "", "products": ""}
     body = []
     for (row, method, _), cells in sorted(keys.items(), key=lambda item: int(item[0][0])):
-        texts = [f"{cells[k]['error']} | {cells[k]['products']}" if k in cells else " | " for k in columns]
-        body.append(f"| {row} | {method} | " + " | ".join(texts) + " |")
+        found = [cells.get(k, empty) for k in columns]
+        body.append([row, method, *(line[name] for line in found for name in empty)])
     about = [f"- {heading(record)}: `{record.file_name}`" for record in records]
-    return "\n".join([f"**{data}**", "", head, rule, *body, "", *about])
+    return "\n".join([f"**{data}**", "", *markdown(head, body, "---"), "", *about])

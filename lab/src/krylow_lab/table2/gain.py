@@ -23,7 +23,6 @@ import torch
 from krylow.nn.graph_learning import GraphLearning
 from krylow.nn.token_filters import Band, KrylovSettings, Relaxation, exact_filter, kernel_filter, krylov_filter
 from krylow.training import generator
-from krylow_lab.markdown import table
 from krylow_lab.parallel import Report
 from krylow_lab.records import Record
 from krylow_lab.table2.compare import paired
@@ -32,6 +31,7 @@ from krylow_lab.table2.plan import IN_A_BASIS, ON_A_GRAPH, ROWS, candidates
 from krylow_lab.table2.plan import QUICK as ONE_RECIPE
 from krylow_lab.table2.run import train
 from krylow_lab.table2.search import Cell
+from krylow_lab.tables import markdown
 from krylow_lab.text.glue import find_glue
 
 KIND = "table2-gain"
@@ -201,7 +201,7 @@ def render_markdown(record: Record) -> str:
         body.append([name, *(rows.get(row, "") for row in COMPARED), *differences])
     seeds = len(record.config["seeds"])
     about = f"Accuracy, mean and standard deviation of {seeds} seeds; differences with the 95 % interval of a paired "
-    return "\n".join([*table(head, body), "", f"{about}bootstrap over sentences. Record: `{record.file_name}`."])
+    return "\n".join([*markdown(head, body), "", f"{about}bootstrap over sentences. Record: `{record.file_name}`."])
 
 
 def render_operators(record: Record) -> str:
@@ -219,7 +219,7 @@ def render_operators(record: Record) -> str:
         for line in compared:
             kept = f"{line['kept']:.1f} of {line['tokens']:.1f}"
             body.append([name, f"{line['distance']:g}", kept, *(f"{line[key]:.3f}" for key in columns)])
-    return "\n".join(table(["data", "distance at the start", "kept frequencies", *columns.values()], body))
+    return "\n".join(markdown(["data", "distance at the start", "kept frequencies", *columns.values()], body))
 
 
 def _interval(test: dict[str, Any] | None) -> str:

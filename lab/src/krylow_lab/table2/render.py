@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from krylow_lab.markdown import table
 from krylow_lab.records import Record
 from krylow_lab.table2.plan import DATA, PAPER, ROWS
+from krylow_lab.tables import markdown, terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,14 +60,8 @@ def _difference(pair: dict[str, Any] | None) -> str:
 
 def rich_table(record: Record) -> Table:
     """Return one table for the terminal."""
-    from rich.table import Table
-
-    shown = Table(title=heading(record), title_justify="left", title_style="bold")
-    for name in lines(record)[0]:
-        shown.add_column(name, justify="left" if name == "method" else "right")
-    for row, line in zip(record.results["rows"], lines(record), strict=True):
-        shown.add_row(*line.values(), style="green" if row["row"] == "unrolled" else None)
-    return shown
+    rows = record.results["rows"]
+    return terminal(heading(record), lines(record), lambda i: "green" if rows[i]["row"] == "unrolled" else None)
 
 
 def notes(record: Record) -> list[str]:
@@ -90,7 +84,7 @@ def render_markdown(records: Iterable[Record]) -> str:
     blocks = []
     for record in ordered(records):
         shown = lines(record)
-        text = [f"**{heading(record)}**", "", *table(list(shown[0]), [list(line.values()) for line in shown])]
+        text = [f"**{heading(record)}**", "", *markdown(list(shown[0]), [list(line.values()) for line in shown])]
         text += ["", *(f"- {note}" for note in notes(record)), f"- Record: `{record.file_name}`"]
         blocks.append("\n".join(text))
     return "\n\n".join(blocks) + "\n"
@@ -121,7 +115,7 @@ def render_side_by_side(records: Iterable[Record]) -> str:
         figures = (PAPER[data].get(row) for data in papers)
         theirs = [f"*{f[0]:.1f} / {f[1]:.1f}*" if f else "" for f in figures]
         body.append([name, *theirs, *cells])
-    return "\n".join(table(head, body, "---"))
+    return "\n".join(markdown(head, body, "---"))
 
 
 def _scores(record: Record, row: str) -> str:
