@@ -30,7 +30,7 @@ from krylow.nn import UnrolledLanczos
 from krylow.operators import Operator
 
 LOSSES = ("subspace", "theory", "theory_mean")
-FORMAT = "krylow-training-2"
+FORMAT = "krylow-training-3"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,16 +139,11 @@ def train_network(
             f"got k={net.k}, m={net.m}."
         )
     train, validation, test = (_Graphs.of(W, net) for W in (family.train, family.validation, family.test))
-    settings = json.dumps(
-        {"net": net.config(), "data": [family.name, *train.L.shape], "recipe": asdict(recipe), "seed": seed},
-        sort_keys=True,
-    )
+    settings = {"net": net.config(), "data": [family.name, *train.L.shape], "recipe": asdict(recipe), "seed": seed}
     state = _State(net, recipe)
     path = None if folder is None else Path(folder) / "state.safetensors"
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_file():
-            state.load(path, settings)
+    if path is not None and path.is_file():
+        state.load(path, settings)
     if not state.validation:
         state.append(_mean_error(net, validation, recipe.draws, generator(seed, "validation")))
     while state.epoch < recipe.epochs and state.epoch - state.best_epoch < recipe.patience:
@@ -176,6 +171,7 @@ def train_network(
         **_tested(net, test, generator(seed, "test")),
     }
     if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path.with_name("curves.csv"), _curves(state))
         net.save(path.with_name("network.safetensors"), card=card)
     return Trained(net, card, state.train, state.validation)
@@ -277,43 +273,59 @@ class _State:
             self.best = {name: value.detach().clone() for name, value in self.net.state_dict().items()}
             self.best_error, self.best_epoch = error, self.epoch
 
-    def save(self, path: Path, settings: str) -> None:
-        tensors = {f"net.{name}": value for name, value in self.net.state_dict().items()}
-        tensors |= {f"best.{name}": value for name, value in self.best.items()}
-        for i, moments in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"adam.{i}.{name}": torch.as_tensor(value) for name, value in moments.items()}
-        numbers = {
-            "best_error": self.best_error,
-            "best_epoch": self.best_epoch,
-            "train": self.train,
-            "validation": self.validation,
-        }
-        header = {"format": FORMAT, "asked": settings, "numbers": json.dumps(numbers)}
-        write_whole(path, to_bytes({key: value.contiguous() for key, value in tensors.items()}, metadata=header))
+    def save(self, path: Path, settings: dict[str, Any]) -> None:
+        progress = {name: getattr(self, name) for name in ("best_error", "best_epoch", "train", "validation")}
+        save_state(path, {"net": self.net.state_dict(), "best": self.best}, self.optimizer, settings, progress)
 
-    def load(self, path: Path, settings: str) -> None:
-        try:
-            with safe_open(path, framework="pt") as file:
-                header = file.metadata() or {}
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
-            if header.get("format") != FORMAT:
-                raise InputError(
-                    f"{path} must be a training state ({FORMAT}), got {header.get('format')!r}: remove it."
-                )
-            before, numbers = json.loads(header["asked"]), json.loads(header["numbers"])
-        except (SafetensorError, OSError, KeyError, RecursionError, json.JSONDecodeError) as error:
-            raise InputError(f"{path} is not a whole state ({error}): remove it to start anew.") from error
-        if before != json.loads(settings):
-            raise InputError(f"{path} is the state of a run with other settings: remove it, or choose another folder.")
-        parts: dict[str, dict[str, Tensor]] = {"net": {}, "best": {}, "adam": {}}
-        for key, value in tensors.items():
-            part, _, name = key.partition(".")
-            parts.setdefault(part, {})[name] = value
-        self.net.load_state_dict(parts["net"])
-        self.best, self.best_error, self.best_epoch = parts["best"], numbers["best_error"], numbers["best_epoch"]
-        self.train, self.validation = numbers["train"], numbers["validation"]
-        moments: dict[int, dict[str, Tensor]] = {}
-        for key, value in parts["adam"].items():
-            number, name = key.split(".")
+    def load(self, path: Path, settings: dict[str, Any]) -> None:
+        tensors, progress = load_state(path, self.optimizer, settings)
+        self.net.load_state_dict(tensors["net"])
+        self.best = tensors["best"]
+        vars(self).update(progress)
+
+
+def save_state(
+    path: Path,
+    tensors: dict[str, dict[str, Tensor]],
+    optimizer: torch.optim.Optimizer,
+    settings: dict[str, Any],
+    progress: dict[str, Any],
+) -> None:
+    """Write the state of a training, whole or not at all: tensors by part and name, and plain values.
+
+    Only a training with the same ``settings``, plain values too, resumes it.
+    """
+    moments = {str(i): entry for i, entry in optimizer.state_dict()["state"].items()}
+    flat = {f"{part}.{name}": value for part, named in tensors.items() for name, value in named.items()}
+    flat |= {f"adam.{i}.{name}": torch.as_tensor(x) for i, entry in moments.items() for name, x in entry.items()}
+    header = {"format": FORMAT, "settings": json.dumps(settings), "progress": json.dumps(progress)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, to_bytes({name: value.detach().contiguous() for name, value in flat.items()}, metadata=header))
+
+
+def load_state(
+    path: Path, optimizer: torch.optim.Optimizer, settings: dict[str, Any]
+) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    """Return the tensors and the progress of a saved state, and put its moments into the optimizer."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            flat = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+        if header.get("format") != FORMAT:
+            raise InputError(f"{path} must be a training state ({FORMAT}), got {header.get('format')!r}: remove it.")
+        before, progress = json.loads(header["settings"]), json.loads(header["progress"])
+    except (SafetensorError, OSError, KeyError, RecursionError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is not a whole state ({error}): remove it to start anew.") from error
+    if before != json.loads(json.dumps(settings)):
+        raise InputError(f"{path} is the state of a run with other settings: remove it, or choose another folder.")
+    tensors: dict[str, dict[str, Tensor]] = {}
+    moments: dict[int, dict[str, Tensor]] = {}
+    for key, value in flat.items():
+        part, _, name = key.partition(".")
+        if part == "adam":
+            number, _, name = name.partition(".")
             moments.setdefault(int(number), {})[name] = value
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+        else:
+            tensors.setdefault(part, {})[name] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+    return tensors, progress

@@ -6,7 +6,6 @@ from krylow._checks import InputError
 from krylow.data import sbm, split_family
 from krylow_lab.records import Record, find
 from krylow_lab.table1 import FULL, REDUCED, classical, learned, render_markdown, run
-from krylow_lab.table1.assemble import extend
 from krylow_lab.table1.pictures import draw_all
 from krylow_lab.table1.plan import Grid, cells, check
 from krylow_lab.table1.render import lines, paired_text, rich_table
@@ -87,19 +86,13 @@ def test_the_grid_is_told_setting_by_setting(tmp_path, record):
         assert setting["trained"] == pytest.approx(sum(errors) / 2, abs=1e-3)
 
 
-def test_learned_steps_are_put_into_an_older_record_and_nothing_else_changes(tmp_path, record):
+def test_learned_steps_at_the_papers_and_at_larger_learning_rates(record):
     learned_rows = [row for row in record.results["rows"] if row["row"] == "13"]
     assert [row["products"] for row in learned_rows] == [[2 * (3 - 1) * 2 + 4] * 2] * 3
     untrained, narrow, wide = learned_rows
     standard = next(row for row in record.results["rows"] if row["row"] == "2")
     assert untrained["mean"] == pytest.approx(standard["mean"], abs=0.05)  # its start is z
     assert all(w["validation"] <= n["validation"] for w, n in zip(wide["settings"], narrow["settings"], strict=True))
-    older = [row for row in record.results["rows"] if row["row"] != "13"]
-    Record(**{**vars(record), "results": {**record.results, "rows": older}}).write(tmp_path)
-    extended = extend(tmp_path, tmp_path / "cells", "sbm", 2, range(2), TINY)
-    assert extended.results["rows"] == record.results["rows"]
-    assert extended.results["added"]["rows"] == ["13"]
-    assert Record.read(tmp_path / record.file_name).results["rows"] == record.results["rows"]
 
 
 def test_other_seeds_are_other_columns(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from krylow.krylov.ritz import ritz
 from krylow.metrics import subspace_error
 from krylow.nn.probes import InversePolynomialProbe
 from krylow.nn.unrolled import UnrolledLanczos
-from krylow_lab.records import Record, find, lookup
+from krylow_lab.records import Record, find
 from krylow_lab.table1 import classical
 from krylow_lab.table1.learned import KIND as CELL
 from krylow_lab.table1.learned import digits, load_task, probe_of
@@ -39,7 +38,7 @@ def assemble(folder: str | Path, cells: str | Path, data: str, k: int, seeds: Se
         raise InputError(f"{cells} holds no trained cells of {data!r}, k = {k}, grid {grid.name!r}: train them first.")
     task = load_task(data, tuple(seeds), dense=True)
     rows = [_row("2", "standard Lanczos, random start", classical.standard(task, k))]
-    rows += _learned(found, task) + learned_steps(found, task, grid)
+    rows += _learned(found, task) + _learned_steps(found, task, grid)
     literal = [row["products"] for row in rows if row["row"] == "6" and row.get("form") == "literal"]
     budgets = [multiple * k for multiple in BUDGETS] + [min(p) for p in literal]
     for products in budgets:
@@ -85,7 +84,7 @@ def _learned(cells: Sequence[Record], task: Task) -> list[dict[str, Any]]:
     return [row for row in rows if row is not None]
 
 
-def learned_steps(cells: Iterable[Record], task: Task, grid: Grid) -> list[dict[str, Any]]:
+def _learned_steps(cells: Iterable[Record], task: Task, grid: Grid) -> list[dict[str, Any]]:
     """Return the rows of the probe with learned steps: untrained, at the paper's learning rates, and at all of them."""
     part = [c for c in cells if c.config["net"] == "learned_cg"]
     every, paper = _members(part, "all"), _members(part, "all", grid.lrs)
@@ -95,26 +94,6 @@ def learned_steps(cells: Iterable[Record], task: Task, grid: Grid) -> list[dict[
         _chosen("13", f"learned steps (theory), learning rates to {max(grid.learned_lrs):g}", every, task),
     ]
     return [row for row in found if row is not None]
-
-
-def extend(folder: str | Path, cells: str | Path, data: str, k: int, seeds: Sequence[int], grid: Grid) -> Record:
-    """Put the rows of learned steps into a column's record that was measured before there were any.
-
-    All else of the record stays; ``results["added"]`` says which rows are newer, by which code, and when.
-    """
-    config: dict[str, Any] = {"data": data, "k": k, "seeds": list(seeds), "grid": grid.name}
-    record = lookup(folder, KIND, config, None)
-    if record is None:
-        raise InputError(f"{folder} holds no column of {data!r}, k = {k}, grid {grid.name!r}: assemble it first.")
-    found = find(cells, kind=CELL, **config, net="learned_cg")
-    new = learned_steps(found, load_task(data, tuple(seeds), dense=True), grid)
-    rows = [row for row in record.results["rows"] if row["row"] != "13"] + new
-    names = ("commit", "dirty", "started", "wall_seconds", "versions", "machine")
-    added = {"rows": ["13"], "cells": [{name: getattr(cell, name) for name in names} for cell in found]}
-    results = {**record.results, "rows": sorted(rows, key=lambda row: int(row["row"])), "added": added}
-    extended = replace(record, results=results)
-    extended.write(folder)
-    return extended
 
 
 Member = tuple[dict[str, Any], Record]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -16,12 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from krylow.io.atomic import write_whole
-from krylow.training import generator
+from krylow.training import generator, load_state, save_state
 from krylow_lab.records import Record, lookup, record_name
 from krylow_lab.table2.classifier import PairClassifier, parameter_count
 from krylow_lab.table2.corpus import load_corpus
@@ -71,6 +69,7 @@ class _Training:
     def __init__(self, data: dict[str, Any], setting: dict[str, Any], seed: int, folder: Path, name: str) -> None:
         self.setting, self.seed = setting, seed
         self.state, self.log = folder / "states" / name, folder / "logs" / f"{name}.csv"
+        self._path = self.state / "state.safetensors"
         corpus = load_corpus(data, folder)
         self.source = corpus.source
         self.fit, self.validation = corpus.split(seed)
@@ -169,31 +168,14 @@ class _Training:
 
     def _keep(self) -> None:
         """Keep model, optimizer and progress, so that an interruption costs at most what follows."""
-        tensors = {f"model.{name}": value.contiguous() for name, value in self.model.state_dict().items()}
-        for number, entry in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"adam.{number}.{name}": value.contiguous() for name, value in entry.items()}
         progress = {name: getattr(self, name) for name in ("step", "before", "lines", "epochs", "best")}
-        self.state.mkdir(parents=True, exist_ok=True)
-        # One file, so that tensors and progress are of the same moment.
-        content = safetensors.torch.save(tensors, metadata={"progress": json.dumps(progress)})
-        write_whole(self.state / "state.safetensors", content)
+        save_state(self._path, {"model": self.model.state_dict()}, self.optimizer, self.setting, progress)
 
     def _resume(self) -> None:
-        path = self.state / "state.safetensors"
-        if not path.is_file():
-            return
-        with safetensors.safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-            progress = json.loads(file.metadata()["progress"])
-        self.model.load_state_dict({n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")})
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            if name.startswith("adam."):
-                _, number, entry = name.split(".")
-                state.setdefault(int(number), {})[entry] = value
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
-        for name, value in progress.items():
-            setattr(self, name, value)
+        if self._path.is_file():
+            tensors, progress = load_state(self._path, self.optimizer, self.setting)
+            self.model.load_state_dict(tensors["model"])
+            vars(self).update(progress)
 
     def _write_log(self) -> None:
         text = io.StringIO()

@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from krylow.nn.unrolled import UnrolledLanczos
-from krylow.training import Recipe
+from krylow.training import Recipe, load_state, save_state
 from krylow_lab.training.loop import Training
 from krylow_lab.training.population import Population
 from krylow_lab.training.probe import to_eigenbasis
 from krylow_lab.training.spectra import Spectra, Task
-from krylow_lab.training.state import load_state, save_state
 
 STATE_FILE = "state.safetensors"
 
@@ -84,17 +83,41 @@ def fit(
     asked = {"nets": [net.config() for net in nets], "task": data, "recipe": asdict(recipe), **members}
     path = None if folder is None else Path(folder) / STATE_FILE
     if path is not None and path.is_file():
-        load_state(training, path, asked)
+        _resume(training, path, asked)
     training.start()
     while not training.finished:
         training.run_epoch()
         if path is not None and (training.epoch % every == 0 or training.finished):
-            save_state(training, path, asked)
+            _keep(training, path, asked)
     with torch.no_grad():
         for parameter, best in zip(population.stacked, training.best, strict=True):
             parameter.copy_(best)
     curves = (torch.stack(curve) for curve in (training.validation_curve, training.train_curve))
     return Fitted(population, training.origin, training.best_error, training.best_epoch, *curves)
+
+
+def _keep(training: Training, path: Path, asked: dict[str, Any]) -> None:
+    tensors = {
+        "parameter": {str(i): parameter for i, parameter in enumerate(training.population.stacked)},
+        "best": {str(i): best for i, best in enumerate(training.best)},
+        "error": {"best": training.best_error, "epoch": training.best_epoch},
+        "curve": {
+            "validation": torch.stack(training.validation_curve),
+            "train": torch.stack(training.train_curve),
+        },
+    }
+    save_state(path, tensors, training.optimizer, asked, {})
+
+
+def _resume(training: Training, path: Path, asked: dict[str, Any]) -> None:
+    tensors, _ = load_state(path, training.optimizer, asked)
+    training.best_error, training.best_epoch = tensors["error"]["best"], tensors["error"]["epoch"]
+    training.validation_curve = list(tensors["curve"]["validation"])
+    training.train_curve = list(tensors["curve"]["train"])
+    with torch.no_grad():
+        for i, parameter in enumerate(training.population.stacked):
+            parameter.copy_(tensors["parameter"][str(i)])
+            training.best[i].copy_(tensors["best"][str(i)])
 
 
 def evaluate(
