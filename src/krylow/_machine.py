@@ -1,4 +1,4 @@
-"""What a measurement was made with: the packages' versions and the machine."""
+"""What is installed and on what machine: versions, processor, and how a missing extra is installed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-
-import torch
 
 PACKAGES = ("krylow", "torch", "numpy", "scipy")
 
@@ -27,6 +25,8 @@ def versions() -> dict[str, str | None]:
 
 def machine() -> dict[str, Any]:
     """Return what decides the speed, and nothing that tells whose machine it is: no host name, no user, no path."""
+    import torch
+
     return {
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),
@@ -53,3 +53,12 @@ def _memory_gib() -> float | None:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     except (AttributeError, OSError, ValueError):
         return None
+
+
+def install_line(extra: str) -> str:
+    """Return what to do to get an extra. The package is on no index yet, so that a clone has to be there.
+
+    >>> install_line("pyg")
+    "pip install '.[pyg]' in a clone of krylow"
+    """
+    return f"pip install '.[{extra}]' in a clone of krylow"

@@ -16,9 +16,6 @@ With non-negative weights all three are positive semidefinite; with negative one
 from __future__ import annotations
 
 import math
-import sys
-from dataclasses import dataclass
-from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -26,34 +23,22 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from krylow import _checks, _kernels
+from krylow import _checks
 from krylow._checks import InputError
-from krylow._recognition import check_laplacian
+from krylow._recognition import (
+    Edges,
+    check_laplacian,
+    check_symmetry,
+    is_graph,
+    is_table,
+    name_of,
+    read,
+)
 from krylow.operators import DenseOperator, FunctionOperator, Operator, SparseOperator
 
 KINDS = ("combinatorial", "generalized", "normalized")
 #: A normalised Laplacian does not depend on the weights' unit: in this one, a power of two, no degree overflows.
 _UNIT = 2.0**40
-
-
-@dataclass(frozen=True)
-class _Edges:
-    """A sparse matrix as coordinates: both directions of every edge, in any order, some perhaps several times."""
-
-    row: Tensor
-    col: Tensor
-    values: Tensor
-    n: int
-
-    @property
-    def plain(self) -> bool:
-        """Whether scipy can take over: on the host, and without a gradient."""
-        return self.values.device.type == "cpu" and not self.values.requires_grad
-
-    def to_scipy(self) -> Any:
-        """Return the matrix in rows, with parallel edges added up, without its gradient."""
-        row, col, values = (part.detach().cpu().numpy() for part in (self.row, self.col, self.values))
-        return scipy.sparse.csr_array((values, (row, col)), shape=(self.n, self.n))
 
 
 def laplacian(W: Any, kind: str | None = None, *, num_nodes: int | None = None, weight: str | None = None) -> Operator:
@@ -100,19 +85,17 @@ def laplacian(W: Any, kind: str | None = None, *, num_nodes: int | None = None, 
         raise InputError(f"weight must be the name of an edge attribute, got {weight!r}.")
     if isinstance(W, Operator):
         raise InputError("W must be an adjacency, got an operator: it is a Laplacian already.")
-    if isinstance(W, list) and not _is_table(W):
-        return _ragged(W, kind, weight)
-    return _of_adjacency(_read(W, num_nodes, weight=weight), kind)
+    if isinstance(W, list) and not is_table(W):
+        return _ragged([read(item, None, weight=weight) for item in W], kind)
+    return _of_adjacency(read(W, num_nodes, weight=weight), kind)
 
 
-def _of_adjacency(adjacency: Tensor | _Edges | scipy.sparse.csr_array, kind: str | None) -> Operator:
-    if isinstance(adjacency, _Edges):
-        return (
-            _laplacian_of_rows(adjacency.to_scipy(), kind) if adjacency.plain else _laplacian_of_edges(adjacency, kind)
-        )
-    if scipy.sparse.issparse(adjacency):
-        return _laplacian_of_rows(adjacency, kind)
-    return _dense_laplacian(_checks.symmetric(adjacency, "W"), kind)
+def _of_adjacency(adjacency: Tensor | Edges | scipy.sparse.csr_array, kind: str | None) -> Operator:
+    if isinstance(adjacency, Tensor):
+        return _dense_laplacian(_checks.symmetric(adjacency, "W"), kind)
+    if isinstance(adjacency, Edges) and not adjacency.plain:
+        return _laplacian_of_edges(adjacency, kind)
+    return _laplacian_of_rows(adjacency.to_scipy() if isinstance(adjacency, Edges) else adjacency, kind)
 
 
 def as_operator(L: Any) -> Operator:
@@ -131,30 +114,33 @@ def operator_and_note(L: Any) -> tuple[Operator, str]:
         return L, ""
     if isinstance(L, scipy.sparse.linalg.LinearOperator):
         return _from_linear_operator(L), ""
-    if isinstance(L, list) and L and all(_is_graph(item) for item in L) and not _is_edge_index(L, None):
-        adjacencies = [_read(item, None) for item in L]
-        return laplacian(L), f"the {_default_kind(adjacencies)} Laplacians of {len(L)} graphs"
-    if _is_graph(L):
-        adjacency = _read(L, None)
-        return _of_adjacency(adjacency, None), f"the {_default_kind([adjacency])} Laplacian of {_name(L)}"
-    if isinstance(L, list) and any(_is_graph(item) for item in L) and not all(isinstance(x, list) for x in L):
+    if is_graph(L):
+        adjacency = read(L, None)
+        return _of_adjacency(adjacency, None), f"the {_default_kind([adjacency])} Laplacian of {name_of(L)}"
+    if not isinstance(L, list) or not L:
+        return _given(L), ""
+    graphs = [is_graph(item) for item in L]
+    if all(graphs):
+        adjacencies = [read(item, None) for item in L]
+        return _ragged(adjacencies, None), f"the {_default_kind(adjacencies)} Laplacians of {len(L)} graphs"
+    if any(graphs) and not all(isinstance(item, list) for item in L):
         raise InputError(
             "a list must hold graphs only, or Laplacians only, got both: for graphs and adjacencies, pass "
             "krylow.laplacian(list)."
         )
-    if isinstance(L, list) and L and all(isinstance(x, (Tensor, np.ndarray, Operator)) or _is_sparse(x) for x in L):
+    if all(isinstance(item, (Tensor, np.ndarray, Operator)) or scipy.sparse.issparse(item) for item in L):
         return _padded([as_operator(item) for item in L]), ""
     return _given(L), ""
 
 
 def _given(L: Any) -> Operator:
     """Return a bare matrix, which has to be a Laplacian, as an operator."""
-    matrix = _read(L, None, what="L")
+    matrix = read(L, None, what="L")
     if not isinstance(matrix, Tensor):
-        rows = matrix.to_scipy() if isinstance(matrix, _Edges) else matrix
-        _check_symmetry(rows, "L")
+        rows = matrix.to_scipy() if isinstance(matrix, Edges) else matrix
+        check_symmetry(rows, "L")
         check_laplacian(rows)
-        if isinstance(matrix, _Edges) and not matrix.plain:
+        if isinstance(matrix, Edges) and not matrix.plain:
             return SparseOperator.from_coo(matrix.row, matrix.col, matrix.values, matrix.n)
         return _operator(rows)
     _checks.symmetric(matrix, "L")
@@ -162,37 +148,9 @@ def _given(L: Any) -> Operator:
     return DenseOperator(matrix)
 
 
-def _is_graph(L: Any) -> bool:
-    """Whether an object is a graph, not a matrix: its Laplacian is meant."""
-    networkx = sys.modules.get("networkx")
-    return (
-        (networkx is not None and isinstance(L, networkx.Graph))
-        or hasattr(L, "edge_index")
-        or (isinstance(L, tuple) and len(L) == 2)
-        or _is_edge_index(L, None)
-    )
-
-
-def _is_table(W: list[Any]) -> bool:
-    """Whether a list holds rows of numbers: a matrix or an edge_index, not several graphs."""
-    return bool(W) and all(isinstance(row, (list, tuple)) and row and isinstance(row[0], Number) for row in W)
-
-
-def _is_sparse(L: Any) -> bool:
-    return bool(scipy.sparse.issparse(L))
-
-
-def _name(graph: Any) -> str:
-    if hasattr(graph, "edge_index"):
-        return f"a PyG {type(graph).__name__}"
-    if isinstance(graph, (tuple, list, Tensor, np.ndarray)):
-        return "the graph of an edge_index"
-    return f"a networkx {type(graph).__name__}"
-
-
 def _default_kind(adjacencies: list[Any]) -> str:
     for part in adjacencies:
-        loops = part.values[part.row == part.col] if isinstance(part, _Edges) else torch.from_numpy(part.diagonal())
+        loops = part.values[part.row == part.col] if isinstance(part, Edges) else torch.from_numpy(part.diagonal())
         if bool(loops.any()):
             return "generalized"
     return "combinatorial"
@@ -223,145 +181,6 @@ def _from_linear_operator(L: Any) -> Operator:
     )
 
 
-def _read(
-    W: Any, num_nodes: int | None, what: str = "W", weight: str | None = None
-) -> Tensor | _Edges | scipy.sparse.csr_array:
-    """Return the adjacency as a checked dense tensor, as checked edges, or in rows with sorted, unique entries."""
-    networkx = sys.modules.get("networkx")  # an object of it can only come where it is imported already
-    if networkx is not None and isinstance(W, networkx.Graph):
-        return _read_scipy(_networkx_rows(W, weight, networkx), what)
-    if hasattr(W, "edge_index"):
-        return _read_edge_index(W.edge_index, _edge_weight(W, weight), W.num_nodes if num_nodes is None else num_nodes)
-    if weight is not None:
-        raise InputError(f"weight names an attribute of networkx and PyG graphs, got {type(W).__name__}.")
-    if isinstance(W, tuple) and len(W) == 2:
-        return _read_edge_index(torch.as_tensor(W[0]), W[1], num_nodes)
-    if scipy.sparse.issparse(W):
-        return _read_scipy(W, what)
-    if not isinstance(W, Tensor):
-        W = _array(W, what)
-    if _is_edge_index(W, num_nodes):
-        return _read_edge_index(torch.as_tensor(W), None, num_nodes)
-    if not isinstance(W, Tensor):
-        W = _from_numpy(W, what)
-    if W.layout != torch.strided:
-        if W.ndim == 2:
-            return _read_torch_sparse(W, what)
-        W = W.to_dense()
-    return _checks.finite(_checks.square(_checks.floating(W, what), what), what)
-
-
-def _networkx_rows(G: Any, weight: str | None, networkx: Any) -> Any:
-    """Return the adjacency of a networkx graph, whose edges without the attribute weigh 1."""
-    if G.is_directed():
-        raise InputError("W must be undirected, got a directed networkx graph: pass W.to_undirected().")
-    if len(G) == 0:
-        raise InputError("W must be square with at least one node, got a networkx graph without nodes.")
-    if weight is not None and not any(weight in data for _, _, data in G.edges(data=True)):
-        raise InputError(f"weight must name an attribute of the edges, got {weight!r}, which no edge has.")
-    try:
-        return networkx.to_scipy_sparse_array(G, weight=weight or "weight", format="coo", dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the weights of a networkx graph must be numbers, got others ({error}).") from None
-
-
-def _edge_weight(data: Any, weight: str | None) -> Tensor | None:
-    """Return the weights of a PyG graph: ``edge_weight``, or the attribute that is named, of one column."""
-    values = getattr(data, weight or "edge_weight", None)
-    if weight is None or values is None:
-        if weight is not None:
-            raise InputError(f"weight must name an attribute of the edges, got {weight!r}, which the graph has not.")
-        return values
-    values = torch.as_tensor(values)
-    return values.reshape(-1) if values.numel() == data.edge_index.shape[1] else values
-
-
-def _array(W: Any, what: str) -> np.ndarray:
-    try:
-        return np.asarray(W)
-    except (TypeError, ValueError):  # rows of different lengths
-        raise InputError(f"{what} must be a matrix of numbers, got a {type(W).__name__} that is none.") from None
-
-
-def _from_numpy(array: np.ndarray, what: str) -> Tensor:
-    if array.dtype == object or array.dtype.kind not in "fiubc":
-        raise InputError(
-            f"{what} must be a matrix of numbers, a sparse matrix, a networkx graph or a PyG Data, "
-            f"got an object of dtype {array.dtype}."
-        )
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        raise InputError(f"{what} must be float32 or float64, got {array.dtype}: convert it with .astype(float).")
-    wanted = np.dtype(np.float64) if array.dtype.kind in "iub" else array.dtype.newbyteorder("=")
-    return torch.from_numpy(np.asarray(array, dtype=wanted, order="C"))
-
-
-def _is_edge_index(W: Any, num_nodes: int | None) -> bool:
-    """Tell an edge list ``(2, e)`` from a matrix. Two columns may be either: a matrix, unless nodes are counted."""
-    if not isinstance(W, (Tensor, np.ndarray)):
-        if not isinstance(W, list) or len(W) != 2 or not all(isinstance(row, list) for row in W):
-            return False
-        try:
-            W = np.asarray(W)
-        except ValueError:
-            return False
-    if isinstance(W, Tensor):
-        numbers = W.is_floating_point() or W.is_complex() or W.dtype == torch.bool or W.layout != torch.strided
-    else:
-        numbers = W.dtype.kind not in "iu"
-    return not numbers and W.ndim == 2 and W.shape[0] == 2 and (W.shape[1] != 2 or num_nodes is not None)
-
-
-def _read_scipy(W: Any, what: str) -> scipy.sparse.csr_array:
-    if W.ndim != 2 or W.shape[0] != W.shape[1] or W.shape[0] == 0:
-        raise InputError(f"{what} must be square with at least one node, got shape {W.shape}.")
-    rows = scipy.sparse.csr_array(W)  # the entries themselves where W is in rows, as a dense matrix is taken as it is
-    if not rows.has_canonical_format or not all(part.flags.writeable for part in (rows.data, rows.indices)):
-        rows = rows.copy()
-        rows.sum_duplicates()  # networkx writes a self-loop as 2 w and -w
-    data, indices = rows.data[: rows.nnz], rows.indices[: rows.nnz]  # scipy's arrays may be longer than what they hold
-    values = _checks.finite(_checks.floating(_from_numpy(data, what), what), what)
-    return scipy.sparse.csr_array((values.numpy(), indices, rows.indptr), shape=rows.shape)
-
-
-def _read_torch_sparse(W: Tensor, what: str) -> _Edges:
-    if W.shape[0] != W.shape[1] or W.shape[0] == 0:
-        raise InputError(f"{what} must be square with at least one node, got shape {tuple(W.shape)}.")
-    coo = (W if W.layout == torch.sparse_coo else W.to_sparse_coo()).coalesce()
-    row, col = coo.indices()
-    return _Edges(row, col, _checks.finite(_checks.floating(coo.values(), what), what), W.shape[0])
-
-
-def _read_edge_index(edge_index: Tensor, weight: Tensor | None, num_nodes: int | None) -> _Edges:
-    if edge_index.ndim != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
-        raise InputError(
-            f"an edge_index must be integer (2, e), got {edge_index.dtype} of shape {tuple(edge_index.shape)}."
-        )
-    low, high = (int(i) for i in edge_index.aminmax()) if edge_index.numel() else (0, -1)
-    n = high + 1 if num_nodes is None else num_nodes
-    if low < 0 or high >= n or n < 1:
-        raise InputError(f"an edge_index must hold nodes 0 to {n - 1}, got {low} to {high}: pass num_nodes.")
-    if weight is None:
-        weight = torch.ones(edge_index.shape[1], device=edge_index.device)
-    else:
-        weight = _checks.finite(_checks.floating(torch.as_tensor(weight), "edge_weight"), "edge_weight")
-    if weight.shape != edge_index.shape[1:]:
-        raise InputError(f"edge_weight must be ({edge_index.shape[1]},), got shape {tuple(weight.shape)}.")
-    return _Edges(edge_index[0].long(), edge_index[1].long(), weight, n)
-
-
-def _check_symmetry(W: Any, what: str) -> None:
-    """Compare the matrix with its transpose, entry by entry, unless hashes of both triangles' entries sum to the same.
-
-    In one pass over the entries in their order, where a comparison jumps through memory; sums of matrices that differ
-    agree in one case of 10^19.
-    """
-    bits = W.data.astype(np.float64).view(np.uint64)
-    if W.nnz and int(_kernels.graph.mirror_balance(W.indptr, W.indices, bits)):
-        gap, size = abs(W - W.T).max(), abs(W.data).max()
-        if gap > _checks.SYMMETRY_EPS * np.finfo(W.dtype).eps * size:
-            raise _checks.asymmetric(float(gap), what)
-
-
 def _operator(L: Any, *, psd: bool = False, null_vector: Tensor | None = None, closed: bool = False) -> SparseOperator:
     crow, col = (torch.from_numpy(part) for part in (L.indptr, L.indices))
     operator = SparseOperator(crow, col, torch.from_numpy(L.data), psd=psd, null_vector=null_vector)
@@ -371,7 +190,7 @@ def _operator(L: Any, *, psd: bool = False, null_vector: Tensor | None = None, c
 
 def _laplacian_of_rows(W: Any, kind: str | None) -> SparseOperator:
     """Return the Laplacian of a scipy CSR matrix with sorted, unique entries: several times faster than from edges."""
-    _check_symmetry(W, "W")
+    check_symmetry(W, "W")
     psd, dtype = not (W.data < 0).any(), torch.from_numpy(W.data).dtype
     # Sums in float64, so that an entry in float32 is rounded once.
     with np.errstate(over="ignore"):  # seen below
@@ -399,9 +218,9 @@ def _laplacian_of_rows(W: Any, kind: str | None) -> SparseOperator:
     return _operator(scipy.sparse.csr_array(L), psd=psd, null_vector=null_vector, closed=closed)
 
 
-def _laplacian_of_edges(edges: _Edges, kind: str | None) -> SparseOperator:
+def _laplacian_of_edges(edges: Edges, kind: str | None) -> SparseOperator:
     """Return the Laplacian of a list of edges, differentiable in their weights, on their device."""
-    _check_symmetry(edges.to_scipy(), "W")
+    check_symmetry(edges.to_scipy(), "W")
     W = SparseOperator.from_coo(edges.row, edges.col, edges.values, edges.n)
     row, col, weight, n = W.row, W.col, W.values, W.n
     loop = row == col
@@ -470,14 +289,11 @@ def _scaled(entries: Tensor, row: Tensor, col: Tensor, scale: Tensor) -> Tensor:
     return entries * torch.maximum(row, col) * torch.minimum(row, col)  # degrees so small that their product is zero
 
 
-def _ragged(graphs: list[Any], kind: str | None, weight: str | None = None) -> DenseOperator:
+def _ragged(adjacencies: list[Any], kind: str | None) -> DenseOperator:
     """Pad graphs of different sizes with isolated nodes to one batch, and remember which nodes are real."""
-    if not graphs:
+    if not adjacencies:
         raise InputError("a list of graphs must hold at least one graph, got an empty list.")
-    parts = [
-        _as_edges(part) if scipy.sparse.issparse(part) else part
-        for part in (_read(W, None, weight=weight) for W in graphs)
-    ]
+    parts = [_as_edges(part) if scipy.sparse.issparse(part) else part for part in adjacencies]
     shapes = [tuple(part.shape) if isinstance(part, Tensor) else (part.n, part.n) for part in parts]
     if any(len(shape) != 2 for shape in shapes):
         raise InputError(f"a list must hold single graphs, got one of shape {max(shapes, key=len)}.")
@@ -491,13 +307,13 @@ def _ragged(graphs: list[Any], kind: str | None, weight: str | None = None) -> D
     return _dense_laplacian(_checks.symmetric(padded, "W"), kind, mask=None if bool(mask.all()) else mask)
 
 
-def _as_edges(W: Any) -> _Edges:
+def _as_edges(W: Any) -> Edges:
     coo = W.tocoo()
     row, col = (torch.from_numpy(part.astype(np.int64)) for part in (coo.row, coo.col))
-    return _Edges(row, col, torch.from_numpy(coo.data), W.shape[0])
+    return Edges(row, col, torch.from_numpy(coo.data), W.shape[0])
 
 
-def _scattered(parts: list[Tensor | _Edges], n: int) -> Tensor:
+def _scattered(parts: list[Tensor | Edges], n: int) -> Tensor:
     """Return the adjacencies as one batch ``(graphs, n, n)``; all edge lists are written at once."""
     edges = [part for part in parts if not isinstance(part, Tensor)]
     if len(edges) < len(parts):

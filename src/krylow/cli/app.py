@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from krylow._extras import install_line
+from krylow._machine import install_line
 
 app = typer.Typer(
     name="krylow",

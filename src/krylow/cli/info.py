@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from krylow._extras import install_line
+from krylow._machine import install_line
 from krylow.cli.app import app, console, messages
 
 #: The extras that a user may want; the others are for working on krylow itself.

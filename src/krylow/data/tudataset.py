@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse
 
 from krylow._checks import InputError
-from krylow._extras import install_line
+from krylow._machine import install_line
 
 #: The environment variable that names the folder of local data.
 VARIABLE = "KRYLOW_DATA"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from krylow._extras import install_line
+from krylow._machine import install_line
 from krylow.certificate import Status
 from krylow.krylov.ritz import settled
 from krylow.linalg.bounds import davis_kahan
