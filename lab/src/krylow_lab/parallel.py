@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 
 Result = TypeVar("Result")
-#: What is told of progress: the jobs done, the jobs in all, and what the last one was.
+#: Called with the progress: the jobs done, the jobs in all, and what the last one was.
 Report = Callable[[int, int, str], None]
 
 

@@ -22,7 +22,7 @@ from krylow._checks import InputError
 from krylow.io.atomic import write_whole
 from krylow_lab import provenance
 
-#: What tells a record from any other JSON file, with the version of its layout.
+#: Distinguishes a record from other JSON files, with the version of its layout.
 FORMAT = "krylow-record-1"
 #: JSON has no words for these; in results they are written as strings, and read back as numbers.
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -48,7 +48,7 @@ class Record:
     results
         What came out, as plain JSON values; NaN and infinities are allowed.
     products
-        Products with L spent, or None where they are not the cost.
+        Products with L, or None where they are not the cost.
     started
         When it began, ISO 8601 in UTC.
     wall_seconds
@@ -179,7 +179,7 @@ def find(
 ) -> list[Record]:
     """Return the records of a folder that have this kind, this seed and these entries in their configuration.
 
-    Ordered by file name; other files are left alone, and a folder that is missing has no records. An entry that no
+    Ordered by file name; other files are ignored, and a folder that is missing has no records. An entry that no
     record of the kind has is an error, since it is a misspelling more likely than not.
     """
     root = Path(folder)

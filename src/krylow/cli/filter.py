@@ -91,7 +91,7 @@ def filter_signals(
 
         request.check((*METHODS, *SIGNAL_METHODS), (graph, signals))
         table, network = _read(request, signals, stages)
-        y, sub, spent = _filter(request, network, table, signals.name, stages)
+        y, sub, cost = _filter(request, network, table, signals.name, stages)
         filtered = replace(table, values=y)
         with stages("write", f"writing {out}"):
             if not request.to_stdout:
@@ -101,7 +101,7 @@ def filter_signals(
             network,
             stages,
             sub,
-            **spent,
+            **cost,
             signals={"file": str(signals), "shape": list(y.shape), "dtype": str(y.dtype)},
             output={"file": out, "holds": f"filtered signals, {y.dtype} {y.shape}"},
         )
@@ -219,17 +219,17 @@ def _filter(
         at_rows[rows] = x
     signal = torch.from_numpy(at_rows).to(L.device)
     kl._checks.signal(signal, L.batch_shape, L.n, L.dtype)
-    sub, spent = None, {}
+    sub, cost = None, dict[str, Any]()
     if request.method in SIGNAL_METHODS:
         before = L.products, L.passes
         with stages("solve", f"filtering by {request.method}"):
             y = kl.lowpass(
                 L, signal, request.k, cutoff=request.cutoff, method=request.method, m=request.m, seed=request.seed
             )
-        cost = {"products": L.products - before[0], "passes": L.passes - before[1]}
-        spent = {"method": request.method, "why": "asked for", "k": request.k, **cost}
+        cost = {"method": request.method, "why": "asked for", "k": request.k}
+        cost |= {"products": L.products - before[0], "passes": L.passes - before[1]}
     else:
         sub = solve(request, L, stages)
         y = sub.project(signal)
     filtered = y.detach().cpu().numpy()
-    return (filtered if rows is None else filtered[rows]), sub, spent
+    return (filtered if rows is None else filtered[rows]), sub, cost

@@ -113,7 +113,7 @@ def _tuned(record: Record, tols: list[float]) -> dict[str, Any]:
 
 
 def _left(last: dict[str, Any], done: bool) -> str | None:
-    """Return why a peer was left before it was right, or None."""
+    """Return why a peer was given up before it was right, or None."""
     if done:
         return None
     if "more_than" in last:

@@ -36,7 +36,7 @@ def race(
 ) -> Record:
     """Return the record of one race, found in ``folder`` or run now.
 
-    ``peers`` has the setting at which each begins; one whose call takes longer than the limit is left out after that.
+    ``peers`` has the setting at which each begins; one whose call takes longer than the limit does not run again.
     """
     config = {**case.config, "tol": tol, "threads": worker.threads, "repeats": repeats, "ours": list(ours)}
     record = lookup(folder, KIND, config, case.seed)

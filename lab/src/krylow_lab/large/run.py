@@ -27,7 +27,7 @@ Report = Callable[[str], None]
 class Plan:
     """What is measured: which graphs, to which errors, on how many threads (0: all cores), by which solvers.
 
-    Of the peers the ``best`` so many run beside ours in a race. On graphs of more than ``large`` nodes no k above
+    Of the peers the ``best`` so many run against ours in a race. On graphs of more than ``large`` nodes no k above
     ``most_k`` is measured: the references take long.
     """
 
@@ -66,22 +66,22 @@ def measure(
 
     Graphs with their references go to ``out/graphs``, single measurements to ``out/cells``; what is there is not
     measured again, so that an interrupted run goes on where it was. A ``former`` record, of this machine or another,
-    tells the settings of peers that were not tuned here, and its races stand where none is run here.
+    has the settings of peers that were not tuned here, and its races stand where none is run here.
     """
     plan.check()
     known = None if former is None else _former(former)
     choice(stage, STAGES, "stage")
-    tell = report or (lambda text: None)
+    notify = report or (lambda text: None)
     root = Path(out)
     cells = root / "cells"
-    for case, graph in _cases(root, plan, tell):
+    for case, graph in _cases(root, plan, notify):
         if stage != "race":
-            _tune_peers(cells, graph, case, plan, tell)
+            _tune_peers(cells, graph, case, plan, notify)
         if stage != "tune":
             for threads in plan.threads:
                 with Worker(graph, case.k, threads or os.cpu_count() or 1) as worker:
                     for tol in plan.tols:
-                        tell(f"{case} tol={tol:.0e} threads={worker.threads}: race")
+                        notify(f"{case} tol={tol:.0e} threads={worker.threads}: race")
                         peers = _best(cells, case, tol, plan, known)
                         race(cells, worker, case, tol, plan.ours, peers, plan.repeats, plan.limit)
     return assemble(root, cells, plan.seed, known)
@@ -96,17 +96,17 @@ def _former(path: str | Path) -> Record:
     return record
 
 
-def _cases(root: Path, plan: Plan, tell: Report) -> Iterator[tuple[Case, Path]]:
+def _cases(root: Path, plan: Plan, notify: Report) -> Iterator[tuple[Case, Path]]:
     for n in sorted(plan.sizes):
         for family in plan.families:
-            tell(f"{family} n={n:.0e}: graph and reference")
+            notify(f"{family} n={n:.0e}: graph and reference")
             most = plan.most_k if n > plan.large else None
             graph, truth = reference.prepare(root / "graphs", family, n, plan.seed, most=most)
             for k in truth.ks:
                 yield Case(family, n, k, plan.seed), graph
 
 
-def _tune_peers(cells: Path, graph: Path, case: Case, plan: Plan, tell: Report) -> None:
+def _tune_peers(cells: Path, graph: Path, case: Case, plan: Plan, notify: Report) -> None:
     best: dict[float, float] = {}
     smaller = _smaller(cells, case)
     costs = {name: _least_cost(record, max(plan.tols)) for name, record in smaller.items()}
@@ -115,18 +115,18 @@ def _tune_peers(cells: Path, graph: Path, case: Case, plan: Plan, tell: Report) 
     with Worker(graph, case.k, 1) as worker:
         for name in sorted(plan.peers, key=lambda name: costs.get(name, float("inf"))):
             if costs.get(name, 0.0) <= OUTCLASSED * least:
-                tell(f"{case}: {PEERS[name].title}")
+                notify(f"{case}: {PEERS[name].title}")
                 tune(cells, worker, case, name, plan.tols, best, plan.limit, smaller.get(name))
 
 
 def _least_cost(record: Record, tol: float) -> float:
-    """Return a peer's processor time at its cheapest right setting, or what it spent at least without being right."""
+    """Return a peer's processor time at its cheapest right setting, or the most it took without being right."""
     runs = record.results["runs"]
     found = cheapest(runs, tol)
     if found is not None:
         return found[1]
-    spent = [run["cpu_seconds"] for run in runs if "cpu_seconds" in run]
-    return max(spent) if spent and "cpu_seconds" in runs[-1] else float("inf")
+    cpu_seconds = [run["cpu_seconds"] for run in runs if "cpu_seconds" in run]
+    return max(cpu_seconds) if cpu_seconds and "cpu_seconds" in runs[-1] else float("inf")
 
 
 def _smaller(cells: Path, case: Case) -> dict[str, Record]:
@@ -143,7 +143,7 @@ def _smaller(cells: Path, case: Case) -> dict[str, Record]:
 def _best(cells: Path, case: Case, tol: float, plan: Plan, former: Record | None) -> dict[str, float]:
     """Return the peers to race with and their settings: the cheapest here, in a former record, or on a smaller graph.
 
-    A former race tells more than the tuning before it, after which a peer may have climbed.
+    A former race is more reliable than the tuning before it, after which a peer may have climbed.
     """
     here = {
         name: record

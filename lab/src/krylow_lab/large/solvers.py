@@ -115,7 +115,7 @@ def primme(problem: Problem, accuracy: float, seed: int, preconditioner: str | N
 
 
 def krylow(problem: Problem, tol: float, seed: int, method: str = "auto") -> Answer:
-    """Run ours; it is told the error that is wanted and nothing else."""
+    """Run ours; its only setting is the wanted error."""
     import krylow as kl
 
     return Answer(kl.subspace(problem.L, problem.k, tol=tol, seed=seed, method=method), True)
@@ -162,7 +162,7 @@ def _preconditioner(problem: Problem, name: str | None) -> Any:
 
 @dataclass(frozen=True)
 class Solver:
-    """A solver by name: its call, its title in tables, and the package it needs beside scipy."""
+    """A solver by name: its call, its title in tables, and the package it needs in addition to scipy."""
 
     title: str
     run: Callable[[Problem, float, int], Answer]

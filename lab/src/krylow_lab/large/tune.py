@@ -1,8 +1,8 @@
 """Each peer at its cheapest setting that is right: it climbs a ladder of accuracies until three runs of three are.
 
 The same runs serve all errors asked for. Processor time decides, not the clock, so that other work on the machine does
-not choose the settings. A peer is left when a run takes longer than its limit (it is recorded as "more than" that), and
-when a run, still too loose, is already several times dearer than the best peer's right answer.
+not choose the settings. A peer is given up when a run takes longer than its limit (it is recorded as "more than"
+that), and when a run, still too loose, is already several times dearer than the best peer's right answer.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def tune(
     """Return the record of a peer's climb on one case, found in ``folder`` or measured now.
 
     ``best`` is the least processor time of any peer for each error so far, and is brought up to date; ``smaller`` the
-    same peer's record on the next smaller graph, whose setting tells where to begin.
+    same peer's record on the next smaller graph, from whose setting it begins.
     """
     config = {**case.config, "solver": solver, "threads": worker.threads}
     record = lookup(folder, KIND, config, case.seed)

@@ -101,7 +101,7 @@ class Worker:
 
 
 def _processor_seconds(process: int) -> float:
-    """Return the processor time that a process has used, or the clock where the kernel does not tell."""
+    """Return the processor time that a process has used, or the clock where the kernel does not say."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:

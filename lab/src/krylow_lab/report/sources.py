@@ -33,7 +33,7 @@ class Source:
 def gather(paths: Iterable[str | os.PathLike[str]]) -> list[Source]:
     """Return the records of files and folders, ordered by name; of several copies the newest.
 
-    In a folder, files that are not named as records are left alone; a file that is named by itself has to be one.
+    In a folder, files that are not named as records are ignored; a file that is named by itself has to be one.
     """
     places = [Path(path) for path in paths]
     newest: dict[str, Source] = {}

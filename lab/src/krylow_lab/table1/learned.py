@@ -105,7 +105,7 @@ def recipe_of(config: dict[str, Any]) -> Recipe:
 
 
 def population(config: dict[str, Any], task: Task) -> tuple[list[UnrolledLanczos], list[dict[str, Any]]]:
-    """Return the untrained networks of a cell and what tells them apart."""
+    """Return the untrained networks of a cell and how they differ."""
     k, seeds = config["k"], range(len(task.seeds))
     nets, members = [], []
     if config["net"] == "roots":

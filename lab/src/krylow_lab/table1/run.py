@@ -43,14 +43,14 @@ def reproduce(
     todo = [cell for name in data for k in ks for cell in cells(name, k, chosen, grid)]
     missing = [cell for cell in todo if lookup(folder, KIND, cell, None) is None]
     done = len(todo) - len(missing)
-    tell = report or (lambda done, total, what: None)
-    tell(done, len(todo), "found")
+    notify = report or (lambda done, total, what: None)
+    notify(done, len(todo), "found")
     workers = workers or os.cpu_count() or 1
     for index, _ in parallel([functools.partial(run_cell, cell, folder) for cell in missing], workers):
         done += 1
-        tell(done, len(todo), _name(missing[index]))
+        notify(done, len(todo), _name(missing[index]))
     columns = [(name, k) for name in data for k in ks]
-    tell(done, len(todo), "measuring the classical rows")
+    notify(done, len(todo), "measuring the classical rows")
     jobs = [functools.partial(assemble, out, folder, name, k, chosen, grid) for name, k in columns]
     found = dict(parallel(jobs, workers))
     return [found[i] for i in range(len(columns))]

@@ -7,7 +7,7 @@
 ``paired``      one dict a row but "unrolled": the tests of :func:`krylow_lab.table2.compare.paired`, with the
                 row's name as ``row``
 ``missing``     names of the rows whose cells are not all trained yet; the same command continues
-``source``      what the numbers were trained and measured on, in words that belong beside them
+``source``      what the numbers were trained and measured on, in words that are shown with them
 ``positive``    what F1 counts as found
 ``selection``   how settings and epochs were chosen, in words
 ``cells``       how many trainings the table rests on, those that were only compared included
@@ -92,7 +92,7 @@ def _row(row: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _training(outcome: Outcome) -> dict[str, Any]:
-    """Return what a trained row has beside its scores."""
+    """Return what a trained row has in addition to its scores."""
     results = [cell.results for cell in outcome.cells]
     epochs = [epoch for r in results for epoch in r["epochs"]]
     return {

@@ -34,7 +34,7 @@ def tables(data: str, protocol: str) -> Tables:
 
 
 def quick_tables() -> tuple[Tables, list[str]]:
-    """Return the tables of the quick look, and what to say about them: MRPC is left out where it is not local."""
+    """Return the tables of the quick look, and what to say about them: without MRPC where it is not local."""
     asked: Tables = [({"name": "synthetic"}, QUICK)]
     if find_glue("mrpc", "train") is None or find_glue("mrpc", "dev") is None:
         return asked, [

@@ -1,7 +1,7 @@
 """Does the filter gain anything over the graph alone? A few settings in which it could, on the synthetic task.
 
 Every case changes one thing of one recipe, which is the same for all rows and was tuned for none. Half of the words of
-a copy are changed, so that there is room above and below. The record of kind "table2-gain" has ``cases``: each with its
+a copy are changed, so that accuracies can rise and fall. The record of kind "table2-gain" has ``cases``: each with its
 ``case`` and ``value``, its ``rows`` (``row``, ``name``, ``accuracy``, ``accuracy_std``, ``accuracies``) and ``paired``:
 for "exact", "lanczos" and "unrolled" the tests of :func:`krylow_lab.table2.compare.paired` against "kernel",
 the same graph without a filter, and for "unrolled" against "lanczos", the same filter without learned gammas;
@@ -104,9 +104,9 @@ def measure(out: str | Path, seeds: int, *, workers: int | None = None, report: 
     for _, _, cell in cells(seeds):
         if cell not in wanted and cell.record(folder) is None:
             wanted.append(cell)
-    tell = report or (lambda done, total, what: None)
-    tell(0, len(wanted), "training")
-    train(wanted, folder, workers, tell)
+    notify = report or (lambda done, total, what: None)
+    notify(0, len(wanted), "training")
+    train(wanted, folder, workers, notify)
     return assemble(folder, seeds)
 
 
@@ -122,12 +122,12 @@ def assemble(folder: str | Path, seeds: int) -> Record:
         own = found.setdefault((case, value), {}).setdefault(cell.setting["row"], [])
         if record is not None:
             own.append(record)
-    cases, spent = [], 0.0
+    cases, seconds = [], 0.0
     for (case, value), rows in found.items():
         whole = {row: records for row, records in rows.items() if len(records) == seeds}
-        spent += sum(record.wall_seconds for records in whole.values() for record in records)
+        seconds += sum(record.wall_seconds for records in whole.values() for record in records)
         cases.append({"case": case, "value": value, **_compared(whole, folder)})
-    results = {"cases": cases, "missing": missing, "cell_seconds": round(spent, 1)}
+    results = {"cases": cases, "missing": missing, "cell_seconds": round(seconds, 1)}
     results["operators"] = {name: operators(name, folder) for name in _at_hand()}
     config = {"data": BASE, "epochs": EPOCHS, "seeds": list(range(seeds))}
     record = Record.create(KIND, config, results, seed=None, started=started, wall_seconds=time.perf_counter() - clock)

@@ -71,7 +71,7 @@ def mixing_of(model: PairClassifier) -> nn.Module:
 
 
 def delicate(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Return the parameters whose gradients are clipped apart, gammas and a probe's, and the others."""
+    """Return the parameters whose gradients are clipped separately, gammas and a probe's, and the others."""
     parts: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
     for name, parameter in model.named_parameters():
         parts[not ("upsilon" in name or "probe" in name)].append(parameter)

@@ -65,7 +65,7 @@ def rich_table(record: Record) -> Table:
 
 
 def notes(record: Record) -> list[str]:
-    """Return what has to be said beside a table: how it was chosen, what is missing, and how to read it."""
+    """Return the notes on a table: how it was chosen, what is missing, and how to read it."""
     results = record.results
     out = [
         f"Chosen: {results['selection']}.",

@@ -35,26 +35,26 @@ def reproduce(
     """
     folder = Path(out)
     seeds = _checks.count(seeds, "seeds")
-    tell = report or (lambda done, total, what: None)
+    notify = report or (lambda done, total, what: None)
     for data, _ in tables:
-        load_corpus(data, folder)  # a missing file is told before hours of training, and vocabularies are made once
+        load_corpus(data, folder)  # a missing file is reported before hours of training, and vocabularies are made once
     done = 0
     while True:
         cells = _wanted(tables, seeds, folder)
-        tell(done, done + len(cells), "training" if cells else "comparing")
+        notify(done, done + len(cells), "training" if cells else "comparing")
         if not cells:
             break
-        train(cells, folder, workers, tell, done)
+        train(cells, folder, workers, notify, done)
         done += len(cells)
     return [assemble(folder, data, protocol, seeds, vectors=uses_vectors(data, protocol)) for data, protocol in tables]
 
 
-def train(cells: Sequence[Cell], folder: Path, workers: int | None, tell: Report, before: int = 0) -> None:
+def train(cells: Sequence[Cell], folder: Path, workers: int | None, notify: Report, before: int = 0) -> None:
     """Train cells in worker processes, one thread each; so many were trained ``before``."""
     jobs = [functools.partial(run_cell, cell.data, cell.setting, cell.seed, folder) for cell in cells]
     for done, (number, _) in enumerate(parallel(jobs, workers or os.cpu_count() or 1), before + 1):
         cell = cells[number]
-        tell(done, before + len(cells), f"{cell.data['name']} {cell.setting['row']} seed {cell.seed}")
+        notify(done, before + len(cells), f"{cell.data['name']} {cell.setting['row']} seed {cell.seed}")
 
 
 def uses_vectors(data: dict[str, Any], protocol: Protocol) -> bool:

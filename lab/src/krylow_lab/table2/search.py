@@ -42,25 +42,25 @@ def search(protocol: Protocol, row: str, data: dict[str, Any], seeds: int, folde
     """Return where the search of one row stands, by the cells in a run's folder."""
     settings = candidates(protocol, row, data["name"], vectors=vectors)
     tried: list[dict[str, Any]] = [{"setting": setting, "data": data, "validation": []} for setting in settings]
-    left = list(range(len(settings)))
+    remaining = list(range(len(settings)))
     for rung in protocol.rungs_of(data["name"]) if len(settings) > 1 else ():
-        left = left[: rung.candidates]
+        remaining = remaining[: rung.candidates]
         few = min(rung.seeds, seeds)
         part = data if rung.train_rows is None else {**data, "limit": min(rung.train_rows, data.get("limit", math.inf))}
-        cells = [Cell(part, settings[i], seed) for i in left for seed in range(few)]
+        cells = [Cell(part, settings[i], seed) for i in remaining for seed in range(few)]
         records = _trained(cells, folder)
         if len(records) < len(cells):
             return Outcome([cell for cell in cells if cell.record(folder) is None], [], tried)
         ranks = []
-        for place, i in enumerate(left):
+        for place, i in enumerate(remaining):
             own = [record.results for record in records[place * few :][:few]]
             tried[i]["data"] = part
             tried[i]["validation"] = [results["validation"] for results in own]
             # Equal accuracies are common on a few hundred sentences: the loss decides then.
             means = [sum(r[name] for r in own) / len(own) for name in ("validation", "validation_loss")]
             ranks.append((-means[0], means[1], i))
-        left = [i for _, _, i in sorted(ranks)]
-    final = [Cell(data, settings[left[0]], seed) for seed in range(seeds)]
+        remaining = [i for _, _, i in sorted(ranks)]
+    final = [Cell(data, settings[remaining[0]], seed) for seed in range(seeds)]
     records = _trained(final, folder)
     if len(records) < len(final):
         return Outcome([cell for cell in final if cell.record(folder) is None], [], tried)

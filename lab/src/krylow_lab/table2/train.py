@@ -56,8 +56,8 @@ def run_cell(data: dict[str, Any], setting: dict[str, Any], seed: int, folder: s
     started, clock = datetime.now(UTC), time.perf_counter()
     training = _Training(data, setting, seed, folder, name)
     training.run()
-    spent = training.before + time.perf_counter() - clock
-    record = Record.create(KIND, config, training.results(), seed=seed, started=started, wall_seconds=spent)
+    seconds = training.before + time.perf_counter() - clock
+    record = Record.create(KIND, config, training.results(), seed=seed, started=started, wall_seconds=seconds)
     record.write(folder / "cells")
     shutil.rmtree(training.state, ignore_errors=True)
     return record
@@ -87,7 +87,7 @@ class _Training:
         self.best: dict[str, Any] = {}
 
     def run(self) -> None:
-        """Train the epochs that are left."""
+        """Train the remaining epochs."""
         self._resume()
         kept = begun = time.perf_counter()
         already = self.before

@@ -29,7 +29,7 @@ class TextPairs:
     first: tuple[str, ...]
     second: tuple[str, ...]
     labels: tuple[int, ...]  # 1 for a paraphrase (MRPC) or an answered question (QNLI, "entailment"), 0 for none
-    source: str  # what was read, in words that belong beside every number made from it
+    source: str  # what was read, in words, shown with every number made from it
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -70,7 +70,7 @@ def token_pairs(
     The first part is a draw of different words. In a pair that belongs together (label 1) the second part is the first
     one in another order, with a share of its words replaced by words of neither; in one that does not (label 0) it is
     made in the same way from a fresh draw of words. So each part alone has the same distribution under both labels:
-    only comparing the two parts tells them apart.
+    only a comparison of the two parts distinguishes them.
 
     ``words`` is the size of the vocabulary without special tokens, more than twice the longest part; ``lengths`` the
     least and most words in a part; ``changed`` the share of replaced words, rounded down. Without a generator the seed

@@ -70,14 +70,14 @@ def cached_wordpiece(path: str | Path, sentences: Iterable[str], vocab_size: int
 
 def encode_pairs(tokenizer: Tokenizer, texts: TextPairs, max_tokens: int = 64) -> Pairs:
     """Return the pairs as tokens, each cut to ``max_tokens`` (start and separators included) in its longer part."""
-    room = _checks.count(max_tokens, "max_tokens", 5) - 3
+    space = _checks.count(max_tokens, "max_tokens", 5) - 3
     first, second = (
         [encoding.ids for encoding in tokenizer.encode_batch(list(part), add_special_tokens=False)]
         for part in (texts.first, texts.second)
     )
     lines, parts = [], []
     for a, b in zip(first, second, strict=True):
-        kept_a, kept_b = _room(len(a), len(b), room)
+        kept_a, kept_b = _shares(len(a), len(b), space)
         lines.append([START, *a[:kept_a], SEPARATOR, *b[:kept_b], SEPARATOR])
         parts.append(kept_a + 2)
     width = max((len(line) for line in lines), default=1)
@@ -90,20 +90,20 @@ def encode_pairs(tokenizer: Tokenizer, texts: TextPairs, max_tokens: int = 64) -
     return Pairs(tokens, segments, tokens == PADDING, labels, tokenizer.get_vocab_size())
 
 
-def _room(a: int, b: int, room: int) -> tuple[int, int]:
+def _shares(a: int, b: int, space: int) -> tuple[int, int]:
     """Return how many tokens of two parts fit, the longer one giving way first.
 
-    >>> _room(30, 10, 20), _room(30, 30, 20), _room(3, 4, 20)
+    >>> _shares(30, 10, 20), _shares(30, 30, 20), _shares(3, 4, 20)
     ((10, 10), (10, 10), (3, 4))
     """
-    if a + b <= room:
+    if a + b <= space:
         return a, b
-    half = room // 2
+    half = space // 2
     if b <= half:
-        return room - b, b
-    if a <= room - half:
-        return a, room - a
-    return room - half, half
+        return space - b, b
+    if a <= space - half:
+        return a, space - a
+    return space - half, half
 
 
 def has_glove() -> bool:

@@ -18,7 +18,7 @@ class Training:
 
     The order of the graphs and the random vectors of an epoch follow from the member's seed and the epoch alone, so
     that a member trains the same in every company, and a resumed run goes on as if it had not been interrupted.
-    A member whose validation error has not improved for ``recipe.patience`` epochs is left out of what follows: its
+    A member whose validation error has not improved for ``recipe.patience`` epochs is no longer trained: its
     curves are NaN from there on.
 
     Parameters
@@ -69,7 +69,7 @@ class Training:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to train."""
+        """Whether the last epoch is done, or every member has stopped."""
         return self.epoch >= self.recipe.epochs or len(self.active) == 0
 
     def start(self) -> None:

@@ -16,7 +16,7 @@ class EigenbasisProbe(InversePolynomialProbe):
     There $q(\Lambda) = I + \sum_t a_t \Lambda^t$ is diagonal: a conjugate-gradient step costs n operations instead of T
     products, and a filter that is solved to convergence (``solver="krylov"`` with at least n steps) or has learned
     steps is its frequency response times z. ``products`` of the operator grows by what the literal computation would
-    have spent. On any other operator it is the literal probe.
+    have taken. On any other operator it is the literal probe.
     """
 
     def forward(self, L: Operator, z: Tensor) -> Tensor:

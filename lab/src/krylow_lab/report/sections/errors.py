@@ -72,7 +72,7 @@ def _products(data: str, k: int, source: Source) -> dict[str, Any]:
 
 
 def _place(trace: go.Scatter) -> int:
-    """Return where a curve stands in the legend: what is hidden at first comes last."""
+    """Return where a curve stands in the legend: curves that are not shown at first come last."""
     return (
         0 if trace.legendgroup == ROOTS else 1 if trace.legendgroup == "classical" else 2 + (trace.visible is not True)
     )
@@ -109,8 +109,8 @@ def _curve(name: str, points: list[dict[str, Any]]) -> go.Scatter:
 
 
 def _paper(name: str, x: list[int], error: float) -> go.Scatter:
-    spent = "its grid spans %{x} products here" if len(x) > 1 else "%{x} products"
-    hover = f"<b>the paper: {name}</b><br>error {error:.4f}<br>{spent}"
+    cost = "its grid spans %{x} products here" if len(x) > 1 else "%{x} products"
+    hover = f"<b>the paper: {name}</b><br>error {error:.4f}<br>{cost}"
     more = {"uid": f"paper {name}", "marker": {"symbol": "line-ns-open", "size": 12}, **f.group("the paper")}
     return f.curve(name, x, [error] * len(x), f.PAPER, hover, **more)
 

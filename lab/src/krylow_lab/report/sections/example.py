@@ -52,10 +52,10 @@ def layout(W: Tensor, basis: Tensor, steps: int = 60) -> Tensor:
     places = basis[:, 1:3] / basis[:, 1:3].std(0)
     n = len(W)
     for step in range(steps):
-        apart = places[:, None] - places[None]
-        square = apart.square().sum(-1).clamp(min=1e-4)
-        push = (apart / square[..., None]).sum(1) / n
-        pull = (W[..., None] * apart).sum(1) / W.sum(1, keepdim=True).clamp(min=1)
+        difference = places[:, None] - places[None]
+        square = difference.square().sum(-1).clamp(min=1e-4)
+        push = (difference / square[..., None]).sum(1) / n
+        pull = (W[..., None] * difference).sum(1) / W.sum(1, keepdim=True).clamp(min=1)
         places = places + 0.3 * (1 - step / steps) * (2.0 * push - pull)
     return places - places.mean(0)
 
@@ -88,7 +88,7 @@ def _drawing(W: Tensor, places: Tensor, x: Tensor, labels: Tensor, limit: float)
         hovertemplate="node %{customdata[0]}, community %{customdata[1]}<br>signal %{marker.color:.3f}<extra></extra>",
         showlegend=False,
     )
-    hidden = {"visible": False}
-    square = {"scaleanchor": "x", **hidden}
+    invisible = {"visible": False}
+    square = {"scaleanchor": "x", **invisible}
     margin = {"l": 4, "r": 4, "t": 4, "b": 4}
-    return f.figure([edges, nodes], x="", y="", height=420, xaxis=hidden, yaxis=square, margin=margin)
+    return f.figure([edges, nodes], x="", y="", height=420, xaxis=invisible, yaxis=square, margin=margin)

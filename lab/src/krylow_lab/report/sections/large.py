@@ -11,7 +11,7 @@ from krylow_lab.report.sources import Source, of_kind
 
 TITLE = "One large graph, beside other libraries"
 COMMAND = "krylow bench large"
-#: Numbers of kept frequencies below and from this on are drawn apart.
+#: Numbers of kept frequencies below and from this on are drawn separately.
 MANY = 30
 
 

@@ -169,7 +169,7 @@ def curves(sources: Sequence[Source]) -> Section | Missing:
 
 
 def _trained(source: Source) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return the trained rows with their names and colours, those that are hidden at first last."""
+    """Return the trained rows with their names and colours, those that are not shown at first last."""
     found = [row for row in rows(source, "4", "5", "6", "7", "12", "13") if "curves" in row]
     out = []
     for i, row in enumerate(sorted(found, key=lambda row: not _at_first(row))):

@@ -17,14 +17,14 @@ PARTS = {"table1-cell", "table2-cell"}
 
 def section(sources: Sequence[Source]) -> Section | None:
     """Return a table for every other record that is one or two levels of numbers and words."""
-    left = [source for source in sources if source.record.kind not in SHOWN | PARTS]
-    tables = {source.name: table for source in left if (table := _table(source.results)) is not None}
+    others = [source for source in sources if source.record.kind not in SHOWN | PARTS]
+    tables = {source.name: table for source in others if (table := _table(source.results)) is not None}
     parts = Counter(source.record.kind for source in sources if source.record.kind in PARTS)
-    parts += Counter(source.record.kind for source in left if source.name not in tables)
+    parts += Counter(source.record.kind for source in others if source.name not in tables)
     if not tables and not parts:
         return None
     blocks: list[Block] = []
-    shown = [source for source in left if source.name in tables]
+    shown = [source for source in others if source.name in tables]
     for source in shown:
         config = ", ".join(f"{key} = {value}" for key, value in source.config.items() if not isinstance(value, dict))
         blocks.append(Fold(f"{source.record.kind}: {config}", [tables[source.name]]))
