@@ -22,7 +22,7 @@ def info(
 ) -> None:
     """Show versions, threads, devices, kernels, folders, and which extras are missing."""
     with messages():
-        found = collect()
+        found = _collect()
         if as_json:
             typer.echo(json.dumps(found))
             return
@@ -37,15 +37,14 @@ def info(
             "downloads": found["folders"]["cache"],
             "networks": ", ".join(found["networks"]) or "none",
         }
-        width = max(map(len, lines)) + 2
-        for name, text in lines.items():
+        rows = [*lines.items()]
+        rows += [("missing", f"{', '.join(names)}: {install_line(of)}") for of, names in found["missing_extras"].items()]
+        width = max(len(name) for name, _ in rows) + 2
+        for name, text in rows:
             console.print(f"{name:<{width}}{text}", markup=False, highlight=False, soft_wrap=True)
-        for extra, absent in found["missing_extras"].items():
-            line = f"{'missing':<{width}}{', '.join(absent)}: {install_line(extra)}"
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def collect() -> dict[str, Any]:
+def _collect() -> dict[str, Any]:
     """Return everything that ``krylow info`` shows."""
     import torch
 
@@ -63,11 +62,11 @@ def collect() -> dict[str, Any]:
         "kernels": {"processor": "compiled by numba", "other devices": "torch"},
         "folders": {"data": None if folder is None else str(folder), "cache": str(cache_folder())},
         "networks": sorted(path.stem for path in SHIPPED.glob("*.safetensors")),
-        "missing_extras": missing_extras(),
+        "missing_extras": _missing_extras(),
     }
 
 
-def missing_extras() -> dict[str, list[str]]:
+def _missing_extras() -> dict[str, list[str]]:
     """Return the packages that are not installed, by the extra that brings them."""
     missing: dict[str, list[str]] = {}
     for requirement in metadata.requires("krylow") or []:

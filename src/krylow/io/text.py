@@ -21,17 +21,7 @@ from krylow._checks import InputError
 from krylow.io.files import Limit
 
 #: Column names by which a header is distinguished from an edge between two named nodes.
-HEADERS = (
-    ("source", "target"),
-    ("from", "to"),
-    ("src", "dst"),
-    ("node1", "node2"),
-    ("node_1", "node_2"),
-    ("u", "v"),
-    ("i", "j"),
-    ("row", "col"),
-    ("head", "tail"),
-)
+HEADERS = ("source target", "from to", "src dst", "node1 node2", "node_1 node_2", "u v", "i j", "row col", "head tail")
 
 
 @dataclass(frozen=True)
@@ -142,7 +132,7 @@ def _is_header(lines: list[str], mark: str | None, what: str) -> bool:
     first = fields(lines[0], mark, what)
     if any(map(is_number, first)) or not all(first):
         return False
-    if len(first) == 3 or tuple(name.lower() for name in first) in HEADERS:
+    if len(first) == 3 or " ".join(first).lower() in HEADERS:
         return True
     second = fields(lines[1], mark, what) if len(lines) > 1 else []
     return len(second) == 2 and all(map(is_number, second))
