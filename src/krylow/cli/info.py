@@ -38,7 +38,8 @@ def info(
             "networks": ", ".join(found["networks"]) or "none",
         }
         rows = [*lines.items()]
-        rows += [("missing", f"{', '.join(names)}: {install_line(of)}") for of, names in found["missing_extras"].items()]
+        for extra, absent in found["missing_extras"].items():
+            rows.append(("missing", f"{', '.join(absent)}: {install_line(extra)}"))
         width = max(len(name) for name, _ in rows) + 2
         for name, text in rows:
             console.print(f"{name:<{width}}{text}", markup=False, highlight=False, soft_wrap=True)
