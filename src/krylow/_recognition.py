@@ -26,7 +26,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from krylow import _checks, _kernels
+from krylow import _checks, _native
 from krylow._checks import InputError, in_range
 
 #: What a row may sum to instead of zero, relative to the sum of its moduli: entries may have been rounded to a few
@@ -211,7 +211,7 @@ def check_symmetry(W: Any, what: str) -> None:
     agree in one case of 10^19.
     """
     bits = W.data.astype(np.float64).view(np.uint64)
-    if W.nnz and int(_kernels.graph.mirror_balance(W.indptr, W.indices, bits)):
+    if W.nnz and _native.mirror_balance(W.indptr, W.indices, bits):
         gap, size = abs(W - W.T).max(), abs(W.data).max()
         if gap > _checks.SYMMETRY_EPS * np.finfo(W.dtype).eps * size:
             raise _checks.asymmetric(float(gap), what)

@@ -21,7 +21,6 @@ def kernel(request, monkeypatch):
     if request.param == "numpy":
         monkeypatch.setattr("krylow._kernels.available", lambda: False)
     else:
-        pytest.importorskip("numba")
         monkeypatch.setattr(aggregation, "FEW", 0 if request.param == "many" else 1000)
 
 

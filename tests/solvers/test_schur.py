@@ -227,7 +227,6 @@ def test_the_gradient_is_that_of_the_projector():
 
 
 def test_what_the_values_lack_is_counted_beforehand(monkeypatch):
-    pytest.importorskip("numba")
     monkeypatch.setattr(condensed, "MANY", 1)
     L = kl.laplacian(ROADS)
     core = elimination.condense_graph(L)

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from krylow import _native
 from krylow._machine import install_line
 from krylow.cli.app import app, console, messages
 
 #: The extras that a user may want; the others are for working on krylow itself.
-WANTED = ("pyg", "sklearn", "large", "cluster")
+WANTED = ("pyg", "sklearn", "cluster")
 
 
 @app.command()
@@ -60,7 +61,7 @@ def _collect() -> dict[str, Any]:
         "threads": {"torch": torch.get_num_threads()},
         "devices": ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
         + (["mps"] if torch.backends.mps.is_available() else []),
-        "kernels": {"processor": "compiled by numba", "other devices": "torch"},
+        "kernels": {"processor": f"compiled, level {_native.level()} of the instruction set", "other devices": "torch"},
         "folders": {"data": None if folder is None else str(folder), "cache": str(cache_folder())},
         "networks": sorted(path.stem for path in SHIPPED.glob("*.safetensors")),
         "missing_extras": _missing_extras(),

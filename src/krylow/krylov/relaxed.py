@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from krylow import _kernels
+from krylow import _native
 from krylow.krylov.lanczos import (
     BREAKDOWN_EPS,
     NOISE_EPS,
@@ -87,13 +87,13 @@ def relaxed_lanczos(L: Operator, v: Tensor, m: int, gamma1: Tensor, gamma2: Tens
     )
 
 
-@torch.compiler.disable  # numba's loops cannot be traced
+@torch.compiler.disable  # compiled loops cannot be traced
 def relaxed_recurrence(
     A: Tensor, start: Tensor, gamma1: Tensor, gamma2: Tensor, live: Tensor, *, longest: Tensor | None = None
 ) -> Krylov:
     """Return m relaxed steps on small matrices; the last residual is left at 0.
 
-    On a processor with numba this is one compiled loop, since the time of tensor operations on small matrices is that
+    On the host this is one compiled loop, since the time of tensor operations on small matrices is that
     of their number; elsewhere it is :func:`krylow.krylov.lanczos.recurrence`.
 
     Parameters
@@ -112,11 +112,15 @@ def relaxed_recurrence(
     """
     sizes = live.sum(-1) if longest is None else torch.where(live.any(-1), longest, 0)
     noise = longest is not None
-    if A.device.type != "cpu" or not _kernels.available():
+    if not _on_host(A):
         return recurrence(DenseOperator(A), start, gamma1.shape[0], gamma1, gamma2, sizes=sizes, noise=noise)
     limits = _limits(A.detach(), noise=noise)
     C, alpha, beta, steps = _Compiled.apply(A, start[..., 0], gamma1, gamma2, sizes, limits)
     return Krylov(C.mT, alpha, beta, torch.zeros_like(start), steps, gamma1, gamma2)
+
+
+def _on_host(A: Tensor) -> bool:
+    return A.device.type == "cpu"
 
 
 class _Compiled(torch.autograd.Function):
@@ -129,7 +133,7 @@ class _Compiled(torch.autograd.Function):
         given = [t.contiguous() for t in (A, start, gamma1, gamma2, sizes)]
         C, alpha, beta = A.new_zeros(batch, m, s), A.new_zeros(batch, m), A.new_zeros(batch, m)
         steps = torch.empty_like(sizes)
-        _call(_kernels.relaxed.forward, *given, limits, C, alpha, beta, steps)
+        _call(_native.relaxed_forward, *given, limits, C, alpha, beta, steps)
         ctx.save_for_backward(given[0], given[2], given[3], C, alpha, beta, steps)
         ctx.mark_non_differentiable(steps)
         return C, alpha, beta, steps
@@ -143,7 +147,7 @@ class _Compiled(torch.autograd.Function):
         work = grad_C.clone(memory_format=torch.contiguous_format)
         out = [torch.zeros_like(t) for t in (A, C[:, 0], gamma1, gamma2)]
         given = (*ctx.saved_tensors, work, grad_alpha.contiguous(), grad_beta.contiguous())
-        _call(_kernels.relaxed.backward, *given, *out)
+        _call(_native.relaxed_backward, *given, *out)
         return out[0], out[1], out[2], out[3], None, None
 
 

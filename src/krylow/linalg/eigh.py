@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from scipy.linalg import eigh as _lapack
 from torch import Tensor
 
-from krylow import _kernels
+from krylow import _native
 from krylow._threads import shared
 
 LinAlgError = torch.linalg.LinAlgError  # type: ignore[attr-defined]  # public, and missing from its list of names
@@ -152,33 +151,14 @@ def partial_eigh(S: Tensor, k: int) -> tuple[Tensor, Tensor]:
     count = len(flat)
     values, vectors = flat.new_empty(count, k), flat.new_empty(count, n, k)
     failed = torch.zeros(count, dtype=torch.bool)
-    arrays = [x.numpy() for x in (flat, values, vectors, failed)]
-    start = np.random.default_rng(0).uniform(-1.0, 1.0, (n, _up(k, 4)))
-
-    def work(first: int, last: int) -> None:
-        buffers, eps = _workspace(n, k, arrays[0].dtype), float(np.finfo(arrays[0].dtype).eps)
-        _kernels.eigh.lowest(*(x[first:last] for x in arrays), start, *buffers, eps)
-
+    lanes = -(-k // 4) * 4  # shifts advance four at a time
+    start = np.random.default_rng(0).uniform(-1.0, 1.0, (n, lanes))
     entries_a_thread = 40_000
-    threads = max(1, min(torch.get_num_threads(), count, flat.numel() // entries_a_thread))
-    shared(work, [count * t // threads for t in range(threads + 1)])
+    threads = max(1, min(torch.get_num_threads(), flat.numel() // entries_a_thread))
+    eps = torch.finfo(flat.dtype).eps
+    _native.lowest(flat.numpy(), values.numpy(), vectors.numpy(), failed.numpy(), start, eps, threads)
     again = failed.nonzero()[:, 0]
     if len(again):
         theta, Y = torch.linalg.eigh(flat[again])
         values[again], vectors[again] = theta[:, :k], Y[..., :k]
     return values.reshape(*batch, k), vectors.reshape(*batch, n, k)
-
-
-def _up(count: int, multiple: int) -> int:
-    return -(-count // multiple) * multiple
-
-
-def _workspace(n: int, k: int, dtype: Any) -> tuple[Any, ...]:
-    """Return the arrays that the kernel works in; rows are whole cache lines, lanes whole vectors."""
-    wide, lanes = _up(n, 16), _up(k, 4)
-    flat = np.zeros((n + 8 + lanes) * wide + 16, dtype)
-    flat = flat[-flat.ctypes.data % 64 // flat.itemsize :][: (n + 8 + lanes) * wide].reshape(-1, wide)
-    A, rows, Y = flat[: n + 3], flat[n + 3 : n + 8], flat[n + 8 :]
-    T = np.zeros((3, _up(n + 1, 4)))  # d, e and e^2; beyond n a diagonal that no shift reaches
-    T[0], T[2] = 2.0, _kernels.eigh.TINY
-    return A, rows, Y, T, np.zeros((6, lanes)), np.zeros((5, n, lanes)), np.zeros((n + 2, lanes)), np.zeros((k, n))

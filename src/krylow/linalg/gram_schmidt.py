@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from krylow import _kernels
+from krylow import _native
 
 
 def polished(X: Tensor) -> Tensor:
@@ -42,15 +42,19 @@ def gram_schmidt(X: Tensor, tiny: float) -> tuple[Tensor, Tensor, Tensor]:
     tiny
         What is left of a column that depends on those before it, at most.
     """
-    if X.device.type != "cpu" or not _kernels.available():
+    if not _compiled(X):
         return _by_columns(X, tiny)
     n, k = X.shape[-2:]
     rows = X.detach().mT.reshape(-1, k, n).contiguous()  # a column is a row here: one after the other in memory
     Q, R = torch.empty_like(rows), rows.new_zeros(rows.shape[0], k, k)
     alive = torch.zeros(rows.shape[:2], dtype=torch.bool)
-    _kernels.blocks.gram_schmidt(*(t.numpy() for t in (rows, Q, R, alive)), tiny)
+    _native.gram_schmidt(rows.numpy(), Q.numpy(), R.numpy(), alive.numpy(), tiny)
     batch = X.shape[:-2]
     return Q.mT.reshape(*batch, n, k), R.reshape(*batch, k, k), alive.reshape(*batch, k)
+
+
+def _compiled(X: Tensor) -> bool:
+    return X.device.type == "cpu"
 
 
 def _by_columns(X: Tensor, tiny: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from krylow import _kernels
+from krylow import _native
 from krylow._memory import arrays
 from krylow.operators.sparse import SparseOperator
 
@@ -63,7 +63,7 @@ class Reordered:
 
     def back_(self, X: Tensor) -> Tensor:
         """Put the rows of a contiguous block ``(n, s)`` of the new order back in the old one, in place; return it."""
-        _kernels.graph.move_rows(X.numpy(), self.order.numpy())
+        _native.move_rows(X.numpy(), self.order.numpy())
         return X
 
 
@@ -76,6 +76,7 @@ class _Settings:
     sample: int = 5000  # entries that are looked at
     few_far: float = 0.05  # share of far entries with which hardly a product misses the cache
     nearer: float = 0.75  # an order is taken that leaves at most this part of the far entries
+    broad: float = 0.25  # share of a component in one level set beyond which it is not searched from its far end
     largest: float = 0.1  # share of all nodes in a level set, or a community, beyond which its order is of no use
     most_far: float = 0.3  # communities are looked for beyond this share of far entries
     rounds: int = 6  # of label propagation, which ends sooner where this share of the nodes agrees with its neighbours
@@ -98,13 +99,13 @@ def components_of(L: SparseOperator) -> tuple[np.ndarray, int]:
 
 def components_of_rows(crow: np.ndarray, col: np.ndarray) -> tuple[np.ndarray, int]:
     """Return the component of each node of a symmetric pattern in rows, and their number."""
-    found = _search(crow, col, np.ones(col.size, np.bool_), back=False)
+    found = _search(crow, col, None, back=False)
     return found.labels, found.components
 
 
-def _search(crow: np.ndarray, col: np.ndarray, values: np.ndarray, *, back: bool = True) -> Search:
+def _search(crow: np.ndarray, col: np.ndarray, values: np.ndarray | None, *, back: bool = True) -> Search:
     """Search from any node to one that is far away, and ``back`` from there; without that only labels are of use."""
-    order, labels, components, largest = _kernels.graph.search(crow, col, values, not values.all(), back)
+    order, labels, components, largest = _native.search(crow, col, values, back, _settings.broad)
     labels = labels.astype(np.int64) if components > 1 else np.broadcast_to(np.int64(0), order.size)
     return Search(order, labels, int(components), int(largest) / (crow.size - 1))
 
@@ -114,7 +115,7 @@ def permuted(L: SparseOperator, order: Tensor, dtype: torch.dtype | None = None)
     (crow, col), values = L.host_indices(), L.values.detach().cpu().numpy()
     kind = torch.empty(0, dtype=dtype or L.dtype).numpy().dtype
     rows = arrays((crow.size, crow.dtype), (col.size, col.dtype), (values.size, kind))
-    _kernels.graph.permute(crow, col, values, order.numpy(), *rows)
+    _native.permute(crow, col, values, order.numpy(), *rows)
     vector = None if L.null_vector is None else L.null_vector.detach()[order.long()]
     operator = SparseOperator(*(torch.from_numpy(part) for part in rows), psd=L.psd, null_vector=vector)
     operator.inherit(L)
@@ -146,8 +147,7 @@ def grouped_if_it_pays(L: SparseOperator, dtype: torch.dtype | None = None) -> R
     if L.n < _settings.least_nodes or L.device.type != "cpu" or far_share(L) < _settings.most_far:
         return None
     crow, col = L.host_indices()
-    tally = np.zeros(L.n, np.int32 if (_settings.rounds + 1) * col.size < 2**31 else np.int64)
-    found = _kernels.graph.propagate(crow, col, tally, _settings.rounds, _settings.agreed)
+    found = _native.propagate(crow, col, _settings.rounds, _settings.agreed)
     labels = torch.from_numpy(found).long()
     rows, columns = _sample(L)
     sizes = torch.bincount(labels)

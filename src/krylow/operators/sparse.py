@@ -12,9 +12,9 @@ from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from krylow import _checks, _kernels
+from krylow import _checks, _native
 from krylow._memory import empty
-from krylow._threads import shared, thread_count
+from krylow._threads import thread_count
 from krylow.operators.base import Operator, Scalar
 
 
@@ -59,6 +59,7 @@ class SparseOperator(Operator):
         self.null_vector = null_vector
         self.closed = False
         self._indices: tuple[np.ndarray, np.ndarray] | None = None
+        self._checked: _native.Pattern | None = None
         self._rows: _Rows | None = None
 
     @classmethod
@@ -108,18 +109,13 @@ class SparseOperator(Operator):
             return _SparseProduct.apply(self.values, X, self)
         if X.device.type != "cpu":
             return _csr_product(self.crow, self.col, self.values, X)
-        if X.shape[1] != 1:
-            return self._fused(X, None, 1.0, 0.0, 0.0, empty(*X.shape, dtype=X.dtype))
-        x = X.detach()[:, 0].contiguous().numpy()
-        out = np.empty_like(x)
-        self._by_rows(_kernels.csr.vector_product, x, out)
-        return torch.from_numpy(out)[:, None]
+        return self._fused(X, None, 1.0, 0.0, 0.0, empty(*X.shape, dtype=X.dtype))
 
     def _three_term(self, X: Tensor, Y: Tensor | None, a: Scalar, b: Scalar, c: Scalar, out: Tensor | None) -> Tensor:
         scalars = all(v.numel() == 1 and not v.requires_grad for v in (a, b, c) if isinstance(v, Tensor))
         tracked = self.requires_grad or X.requires_grad or (Y is not None and Y.requires_grad)
         taped = torch.is_grad_enabled() and tracked
-        if taped or not scalars or X.ndim > 2 or X.shape[-1] == 1 or X.device.type != "cpu":
+        if taped or not scalars or X.ndim > 2 or X.device.type != "cpu":
             return super()._three_term(X, Y, a, b, c, out)
         target = out if out is not None and out.is_contiguous() else torch.empty(X.shape, dtype=X.dtype)
         self._fused(X, Y, float(a), float(b), float(c), target)
@@ -128,18 +124,16 @@ class SparseOperator(Operator):
     def _fused(self, X: Tensor, Y: Tensor | None, a: float, b: float, c: float, out: Tensor) -> Tensor:
         """Write a L X + b X + c Y to a contiguous ``out`` on the host, which may be Y, and return it."""
         first = X.detach().contiguous().numpy()
-        second = first if Y is None else Y.detach().contiguous().numpy()
-        number = first.dtype.type
-        numbers = number(a), number(b), number(c)
-        self._by_rows(_kernels.csr.three_term, first, second, out.numpy(), *numbers, b != 0, Y is not None)
+        second = None if Y is None else Y.detach().contiguous().numpy()
+        _native.three_term(self._pattern(), self._host_values(), first, second, out.numpy(), a, b, c, thread_count())
         return out
 
     def _quotients(self, X: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
         if X.ndim != 2 or X.dtype != torch.float64 or X.device.type != "cpu":
             return super()._quotients(X, near)
-        parts = self._by_rows(_kernels.csr.quotients, X.detach().contiguous().numpy(), near.numpy())
-        products, squares = (torch.from_numpy(sum(part)) for part in zip(*parts, strict=True))
-        return products, squares
+        block, shifts = X.detach().contiguous().numpy(), near.contiguous().numpy()
+        parts = _native.quotients(self._pattern(), self._host_values(), block, shifts, thread_count())
+        return torch.from_numpy(parts[0]), torch.from_numpy(parts[1])
 
     def exact_rows(self, X: Tensor) -> Callable[[int, int, np.ndarray], None] | None:
         """Return what writes rows i to j of L X to an array in float64, given i, j and the array; counts as L X does.
@@ -149,20 +143,14 @@ class SparseOperator(Operator):
         if X.ndim != 2 or not X.is_contiguous() or X.device.type != "cpu":
             return None
         self._count(X, mixed=True)
-        matrix, block = (*self.host_indices(), self._host_values()), X.detach().numpy()
-        return lambda i, j, out: _kernels.csr.exact_rows(*matrix, block, i, j, out)
+        pattern, values, block = self._pattern(), self._host_values(), X.detach().numpy()
+        return lambda i, j, out: _native.exact_rows(pattern, values, block, i, j, out)
 
-    def _by_rows(self, kernel: Callable[..., Any], X: np.ndarray, *arguments: Any) -> list[Any]:
-        """Return what a kernel returns for ranges of rows of equally many entries, one a thread."""
-        crow, col = self.host_indices()
-        call = (crow, col, self._host_values(), X, *arguments)
-        worth_a_thread = 1_000_000  # entries times columns
-        threads = max(1, min(thread_count(), col.size * X[0].size // worth_a_thread))
-        if threads == 1:
-            return [kernel(*call, 0, self.n)]
-        shares = np.array([col.size * t // threads for t in range(1, threads)], dtype=crow.dtype)
-        ends = np.searchsorted(crow, shares).tolist()  # of crow's dtype: for another a copy of it would be made
-        return shared(lambda start, stop: kernel(*call, start, stop), [0, *ends, self.n])
+    def _pattern(self) -> _native.Pattern:
+        """Return where the entries are, for compiled kernels; checked once."""
+        if self._checked is None:
+            self._checked = _native.Pattern(*self.host_indices())
+        return self._checked
 
     def host_indices(self) -> tuple[np.ndarray, np.ndarray]:
         """Return row pointers and columns as int32 where they fit, which is less to read; made once."""
@@ -178,7 +166,7 @@ class SparseOperator(Operator):
     def like(self, values: Tensor) -> SparseOperator:
         """Return an operator with these values at the same places; its counters start at zero."""
         other = SparseOperator(self.crow, self.col, values, psd=self.psd, null_vector=self.null_vector)
-        other._indices, other.closed = self._indices, self.closed
+        other._indices, other._checked, other.closed = self._indices, self._checked, self.closed
         return other
 
     def diagonal(self) -> Tensor:
@@ -201,8 +189,9 @@ class SparseOperator(Operator):
             return self._rows
         found: tuple[Any, ...] = ()
         if self._on_host:
-            _, low, high, _, *found = _kernels.csr.look(*self.host_indices(), self._host_values(), *self._rounding)
-            low, high = (torch.tensor(bound, dtype=self.dtype) for bound in (low, high))
+            bounds = _native.look(*self.host_indices(), self._host_values(), *self._rounding)
+            low, high = (torch.tensor(bound, dtype=self.dtype) for bound in bounds[:2])
+            found = bounds[2:]
         else:
             diagonal = self.diagonal()
             radius = self.values.new_zeros(self.n).index_add(0, self.row, self.values.abs()) - diagonal.abs()
@@ -220,7 +209,7 @@ class SparseOperator(Operator):
         if x is None and (rows := self._pass()).zero_sums is not None:
             return rows.zero_sums, rows.positive
         values, x = self._host_values().astype(np.float64, copy=False), np.ones(self.n) if x is None else x
-        within, positive = _kernels.csr.null_rows(*self.host_indices(), values, x, *self._rounding)
+        within, positive = _native.null_rows(*self.host_indices(), values, x, *self._rounding)
         return within, positive
 
     @property
