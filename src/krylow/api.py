@@ -51,6 +51,7 @@ def subspace(
     generator: torch.Generator | None = None,
     weights: Any = None,
     max_products: int | None = None,
+    start: Any = None,
     callback: Callback | None = None,
 ) -> Subspace:
     r"""Return the subspace of the k lowest graph frequencies, or of all up to a cutoff.
@@ -85,6 +86,11 @@ def subspace(
         For "unrolled": a trained network, its name or its file (see :func:`~krylow.load`). None: an untrained one.
     max_products
         Most products with L of the methods that iterate until tol.
+    start
+        A warm start of the methods that iterate: an earlier :class:`Subspace` of nearly the same graph, or a block
+        ``(*batch, n, s)``. It only saves products: random guard vectors join it, and a random start follows where the
+        certificate does not confirm its answer. Used by "lobpcg", "davidson", "thick_restart" and "lanczos", and by
+        "chebyshev" up to 2048 nodes; the other methods have a start of their own.
     callback
         Called after every sweep of such a method with a :class:`~krylow.solvers._problem.Progress`: passes, the error
         reached, the seconds spent and left. Ctrl-C ends the iteration with the best subspace so far, whose status
@@ -120,7 +126,7 @@ def subspace(
         # A small graph is decomposed for a cutoff; of a large one few frequencies are expected below it.
         method, why = choose(L, k or (smallest if smallest <= PROOF_LIMIT else 1), weights, profile)
     solver = solver_of(method, m, weights)
-    problem = Problem(L, k or 1, profile, tol, generator, max_products, callback)
+    problem = Problem(L, k or 1, profile, tol, generator, max_products, callback, start=_start(L, start))
     with L.counted_apart():
         found = solver.subspace(problem) if k is not None else up_to(problem, float(cutoff or 0.0), solver)
     return replace(found, method=solver.name, why="; ".join(filter(None, (note, why, found.why))), tol=tol)
@@ -139,6 +145,7 @@ def lowpass(
     generator: torch.Generator | None = None,
     weights: Any = None,
     max_products: int | None = None,
+    start: Any = None,
     callback: Callback | None = None,
     out: np.ndarray | None = None,
 ) -> Any:
@@ -157,7 +164,7 @@ def lowpass(
         ``(n, c)`` is filtered block by block, so that it need not fit into memory.
     method
         As in :func:`subspace`, or one of :data:`SIGNAL_METHODS`, whose number of steps or degree is ``m`` (50).
-    k, cutoff, tol, m, seed, generator, weights, max_products, callback
+    k, cutoff, tol, m, seed, generator, weights, max_products, start, callback
         As in :func:`subspace`.
     out
         For x ``(n, c)`` of numpy: an array of x's shape, perhaps a ``numpy.memmap``, or x itself, that the result is
@@ -186,6 +193,7 @@ def lowpass(
         "generator": generator,
         "weights": weights,
         "max_products": max_products,
+        "start": start,
         "callback": callback,
     }
     if isinstance(x, (list, tuple)) and len(L.batch_shape) == 1 and out is None:
@@ -243,3 +251,15 @@ def _generator(L: Operator, seed: int | None, generator: torch.Generator | None)
     if generator is not None:
         raise InputError("give either seed or generator, got both.")
     return torch.Generator(device=L.device).manual_seed(_checks.count(seed, "seed", -(2**63), 2**64 - 1))
+
+
+def _start(L: Operator, start: Any) -> Tensor | None:
+    """Return a warm start ``(*batch, n, s)`` without a gradient, in the operator's dtype and zero on padding."""
+    if start is None:
+        return None
+    block = _checks.numbers(start.basis if isinstance(start, Subspace) else start, "start").detach()
+    wanted = (*L.batch_shape, L.n)
+    if block.is_complex() or block.ndim < 2 or tuple(block.shape[:-1]) != wanted or block.shape[-1] == 0:
+        raise InputError(f"start must be a Subspace or a real block {(*wanted, 's')}, got shape {tuple(block.shape)}.")
+    block = _checks.finite(block.to(L.device, L.dtype), "start")
+    return block if L.mask is None else block * L.mask[..., None]

@@ -477,3 +477,22 @@ def test_breakdown_in_a_batch_leaves_the_others_and_their_gradient(method):
     kl.lowpass(alone, x, k, method="exact").sum().backward()
     symmetric = (L.grad[0] + L.grad[0].mT) / 2
     torch.testing.assert_close(symmetric, alone.grad, rtol=0, atol=1e-5 * float(alone.grad.norm()))
+
+
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_a_warm_start_that_lacks_a_vector(method, lacks):
+    L, k = sample(n=40, seed=1)
+    U = lowest(L, k + 1)[1]
+    start = torch.cat([U[:, :lacks], U[:, lacks + 1 :]], dim=-1)
+    found = solve(method, L, k, start=start)
+    assert true_error(found.basis, L, k) <= 10 * TIGHT
+    assert found.status == Status.CONVERGED
+
+
+def test_a_warm_start_from_a_graph_that_has_changed(method):
+    graphs = torch.stack([laplacian_matrix(random_graph(14, seed=s)) for s in (0, 1)])
+    k = next(k for k in real_gaps(graphs, least=1e-2) if k >= 2)
+    first = solve(method, graphs, k)
+    change = 1e-3 * laplacian_matrix(random_graph(14, seed=5))
+    found = solve(method, graphs + change, k, start=first)
+    assert (true_error(found.basis, graphs + change, k) <= 10 * TIGHT).all()

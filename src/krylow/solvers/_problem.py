@@ -22,6 +22,7 @@ from krylow._memory import empty
 from krylow._random import gaussian
 from krylow._threads import sharing
 from krylow.autodiff.projector import orthonormalize
+from krylow.certificate import Status
 from krylow.krylov.ritz import Evidence, Ritz
 from krylow.linalg.components import NullSpace
 from krylow.linalg.rounding import by_construction
@@ -109,7 +110,7 @@ class Problem:
     cutoff
         If all frequencies up to this one are wanted.
     start
-        A warm start ``(*batch, n, s)``, of the operator's dtype.
+        A warm start ``(*batch, n, s)``; None: a random one.
     null, communities
         Of a large graph, in the order of its operator: the null vectors that are known, and the community of each node
         where the order is by these.
@@ -156,6 +157,8 @@ class Solver(ABC):
     name: ClassVar[str]
     #: Whether its block on a large graph is cut at a frequency, so that a cutoff needs no k.
     takes_cutoff: ClassVar[bool] = False
+    #: Whether a warm start joins its first block.
+    takes_start: ClassVar[bool] = False
 
     @abstractmethod
     def solve(self, problem: Problem) -> Ritz:
@@ -166,12 +169,20 @@ class Solver(ABC):
         """Return what it does, in words."""
 
     def subspace(self, problem: Problem) -> Subspace:
-        """Return the answer without the name of the method; no gradient passes through the iteration."""
+        """Return the answer without the name of the method; no gradient passes through the iteration.
+
+        A warm start may have missed an eigenvector: where the certificate does not confirm its answer, a random start
+        follows.
+        """
         L = problem.operator
         why = self.describe(problem)
         before = L.products, L.passes
         with torch.no_grad():
             pairs = self.solve(problem)
+            if self.takes_start and problem.start is not None and not pairs.interrupted:
+                found = replace(from_pairs(L, problem.k, pairs, (0, 0), why), tol=problem.tol)
+                if found.status != Status.CONVERGED:
+                    pairs = self.solve(replace(problem, start=None))
         return from_pairs(L, problem.k, pairs, (L.products - before[0], L.passes - before[1]), why)
 
 
@@ -191,9 +202,10 @@ def solve_large(problem: Problem, solve: Callable[[Problem], Ritz], *, grouped: 
             other = grouped_if_it_pays(A.detach())
     if other is None:
         return solve(replace(problem, null=null)).to(A.dtype)
-    moved = null and null.reordered(other.order)
+    moved, start = null and null.reordered(other.order), problem.start
+    start = None if start is None else start[other.order.long()]
     B = other.operator.counting_for(A)
-    pairs = solve(replace(problem, operator=B, null=moved, communities=other.communities))
+    pairs = solve(replace(problem, operator=B, null=moved, communities=other.communities, start=start))
     return replace(pairs, X=other.back_(pairs.X.contiguous())).to(A.dtype)
 
 
@@ -219,19 +231,28 @@ def width_of_block(problem: Problem, block: int | None, *, guards: int | None = 
     return block_width(k, n, guards=guards, line=line) if block is None else min(block, n)
 
 
-def start_block(problem: Problem, width: int) -> Tensor:
-    """Return a start block ``(*batch, n, width)``: at most k columns of a warm start, then random guard vectors.
+def warmed(problem: Problem, X: Tensor) -> Tensor:
+    """Put a warm start in the first columns of a random block ``(*batch, n, s)``, at most k and s - 1 of them.
 
-    Random columns contain every eigenvector, also one that the warm start has missed.
+    The random guard vectors that remain contain every eigenvector, also one that the warm start has missed.
     """
-    L, start = problem.operator, problem.start
-    X = gaussian(L, width, generator=problem.generator)
-    if start is None:
-        return X
-    Q = orthonormalize(start.detach().to(X))[..., : min(problem.k, width - 1)]
-    live = torch.linalg.vector_norm(Q, dim=-2, keepdim=True) > 0
-    warm = torch.where(live, L.n**0.5 * Q, X[..., : Q.shape[-1]])
-    return torch.cat([warm, X[..., Q.shape[-1] :]], dim=-1)
+    if problem.start is not None:
+        Q = orthonormalize(problem.start.to(X))[..., : min(problem.k, X.shape[-1] - 1)]
+        live = torch.linalg.vector_norm(Q, dim=-2, keepdim=True) > 0
+        columns = X[..., : Q.shape[-1]]
+        columns.copy_(torch.where(live, X.shape[-2] ** 0.5 * Q, columns))
+    return X
+
+
+def start_vectors(problem: Problem, columns: int, *, random: float = 0.01) -> Tensor:
+    """Return random vectors ``(*batch, n, columns)``; with a warm start nearly in its span, but for a random part."""
+    L, source = problem.operator, problem.seeded()
+    Z = gaussian(L, columns, generator=source)
+    if problem.start is None:
+        return Z
+    Q = orthonormalize(problem.start.to(Z))
+    mix = torch.randn(Q.shape[-1], columns, dtype=Z.dtype, device=Z.device, generator=source)
+    return Q @ mix * (L.n / Q.shape[-1]) ** 0.5 + random * Z
 
 
 def random_block(problem: Problem, width: int) -> Tensor:

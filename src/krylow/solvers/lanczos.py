@@ -7,11 +7,10 @@ from typing import ClassVar
 
 import torch
 
-from krylow._random import gaussian
 from krylow.krylov.lanczos import lanczos
 from krylow.krylov.ritz import Ritz, ritz
 from krylow.result import Subspace
-from krylow.solvers._problem import Problem, Solver
+from krylow.solvers._problem import Problem, Solver, start_vectors
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Lanczos(Solver):
         """Return the k lowest Ritz vectors, differentiable through the recurrence."""
         L = problem.operator
         products, passes = L.products, L.passes
-        z = gaussian(L, 1, generator=problem.generator)
+        z = start_vectors(problem, 1)
         theta, basis, following = ritz(lanczos(L, z, self._steps(problem), reorthogonalize=True), problem.k)
         cost = L.products - products, L.passes - passes
         return Subspace(basis, theta, L, *cost, why=self.describe(problem), following=following)

@@ -21,11 +21,12 @@ import torch
 from torch import Tensor
 
 from krylow._checks import InputError
+from krylow._random import gaussian
 from krylow.krylov.lanczos import breakdown_threshold
 from krylow.krylov.ritz import Ritz, following_converged, rayleigh_ritz, rotated, settled
 from krylow.linalg.gram_schmidt import outside
 from krylow.operators import FunctionOperator, Operator
-from krylow.solvers._problem import SAFETY, Problem, Solver, start_block
+from krylow.solvers._problem import SAFETY, Problem, Solver, warmed
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,16 @@ class LOBPCG(Solver):
         tolerance in every graph of a batch.
     most_iterations
         Iterations, where ``max_products`` sets no limit.
+    warm_iterations
+        Least iterations from a warm start, in which random guard vectors may find an eigenvector that it has missed.
     """
 
     name: ClassVar[str] = "lobpcg"
+    takes_start: ClassVar[bool] = True
     block: int | None = None
     lock: float = 0.1
     most_iterations: int = 2000
+    warm_iterations: int = 10
 
     def _width(self, problem: Problem) -> int:
         k = problem.k
@@ -69,17 +74,21 @@ class LOBPCG(Solver):
         L, k, width = problem.operator, problem.k, self._width(problem)
         limit = L.products + (problem.max_products or self.most_iterations * width)
         tol, watch, inverse = SAFETY * problem.tol, problem.watch(SAFETY), _inverse_diagonal(L)
-        iteration = _Iteration.start(L, start_block(problem, width))
+        iteration = _Iteration.start(L, warmed(problem, gaussian(L, width, generator=problem.generator)))
+        least = 0 if problem.start is None else self.warm_iterations
         while True:
             pairs = iteration.ritz()
             watch.report(float(pairs.estimate(k).max()))
-            done = _done(L, pairs, k, tol)  # (*batch,)
+            done = _done(L, pairs, k, tol) & (iteration.steps >= least)  # (*batch,)
             active = (~_locked(L, pairs, k, self.lock * tol) & ~done[..., None]).reshape(-1, width).any(0)
             stop = not bool(active.any()) or L.products + int(active.sum()) + width > limit
-            if stop and iteration.steps == 0:
+            if stop and iteration.V.shape[-1] == width:
                 return pairs
             try:  # an answer is confirmed by fresh products
-                iteration = _Iteration.start(L, iteration.X) if stop else iteration.step(L, inverse, active)
+                if stop:
+                    iteration = _Iteration.start(L, iteration.X, iteration.steps)
+                else:
+                    iteration = iteration.step(L, inverse, active)
             except KeyboardInterrupt:
                 return replace(pairs, interrupted=True)
 
@@ -98,10 +107,10 @@ class _Iteration:
         return self.V[..., : self.theta.shape[-1]]
 
     @classmethod
-    def start(cls, L: Operator, X: Tensor) -> _Iteration:
+    def start(cls, L: Operator, X: Tensor, steps: int = 0) -> _Iteration:
         """Return the Rayleigh-Ritz step on span(X), one product a column."""
         theta, X, LX = rotated(L, X)
-        return cls(X, LX, theta)
+        return cls(X, LX, theta, steps)
 
     def residual(self) -> Tensor:
         """Return L X - X Theta."""

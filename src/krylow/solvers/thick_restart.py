@@ -20,7 +20,7 @@ from krylow.krylov.lanczos import breakdown_threshold
 from krylow.krylov.ritz import CONVERGED_PART, Ritz, following_converged, settled
 from krylow.linalg.gram_schmidt import polished
 from krylow.operators import DenseOperator, Operator
-from krylow.solvers._problem import SAFETY, Problem, Solver, Watch
+from krylow.solvers._problem import SAFETY, Problem, Solver, Watch, start_vectors
 
 #: A step this many times the breakdown threshold is orthogonalised once more; a projection that keeps this part of
 #: every column suffices, and so many are tried.
@@ -40,6 +40,7 @@ class ThickRestart(Solver):
     """
 
     name: ClassVar[str] = "thick_restart"
+    takes_start: ClassVar[bool] = True
     basis_size: int | None = None
 
     def _sizes(self, problem: Problem) -> tuple[int, int]:
@@ -67,7 +68,7 @@ class ThickRestart(Solver):
             )
         return thick_restart(
             L,
-            gaussian(L, block, generator=problem.generator),
+            start_vectors(problem, block),
             k,
             basis_size=size,
             tol=SAFETY * problem.tol,
