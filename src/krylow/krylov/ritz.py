@@ -27,6 +27,9 @@ SETTLED_POWER = 0.5
 #: The (k+1)-st Ritz pair has converged if its residual is this part of its distance from the k-th: a pair that has not
 #: may still fall to the k-th, or below.
 CONVERGED_PART = 0.3
+#: From a warm start its residual has to be this part of it: a random guard vector that has not converged may yet show
+#: an eigenvector that the start has missed.
+WARM_PART = 0.03
 
 
 @dataclass(frozen=True)
@@ -104,12 +107,15 @@ def settled(scale: Tensor, residuals: Tensor) -> Tensor:
     return residuals.amax(-1) <= torch.finfo(residuals.dtype).eps ** SETTLED_POWER * scale
 
 
-def following_converged(pairs: Ritz, k: int) -> Tensor:
-    """Return where the (k+1)-st pair has converged as far as a lower bound of the next eigenvalue needs it."""
+def following_converged(pairs: Ritz, k: int, part: float = CONVERGED_PART) -> Tensor:
+    """Return where the (k+1)-st pair has converged as far as a lower bound of the next eigenvalue needs it.
+
+    Its residual is then this part of its distance from the k-th.
+    """
     if pairs.theta.shape[-1] <= k:
         return torch.zeros_like(pairs.theta[..., 0], dtype=torch.bool)
     following = pairs.theta[..., k]
-    return following.isinf() | (pairs.residuals[..., k] <= CONVERGED_PART * (following - pairs.theta[..., k - 1]))
+    return following.isinf() | (pairs.residuals[..., k] <= part * (following - pairs.theta[..., k - 1]))
 
 
 def lift(H: Tensor, live: Tensor) -> Tensor:

@@ -181,7 +181,7 @@ class Solver(ABC):
             pairs = self.solve(problem)
             if self.takes_start and problem.start is not None and not pairs.interrupted:
                 found = replace(from_pairs(L, problem.k, pairs, (0, 0), why), tol=problem.tol)
-                if found.status != Status.CONVERGED:
+                if found.status not in (Status.CONVERGED, Status.NO_GAP):
                     pairs = self.solve(replace(problem, start=None))
         return from_pairs(L, problem.k, pairs, (L.products - before[0], L.passes - before[1]), why)
 

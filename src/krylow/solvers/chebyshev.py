@@ -24,7 +24,7 @@ from krylow.solvers._block import Block, conclude
 from krylow.solvers._communities import community_block
 from krylow.solvers._estimate import Estimate, Outcome, Stopping, TooManyKept, inseparable, judge, judge_up_to
 from krylow.solvers._filter import Filter, Precision, block_width, least_guards, rates, spectrum_top, working_precision
-from krylow.solvers._problem import SAFETY, Problem, Solver, Watch, random_block, solve_large, warmed, width_of_block
+from krylow.solvers._problem import SAFETY, Problem, Solver, Watch, random_block, solve_large, width_of_block
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ class Chebyshev(Solver):
     """
 
     name: ClassVar[str] = "chebyshev"
-    takes_start: ClassVar[bool] = True
     takes_cutoff: ClassVar[bool] = True
     block: int | None = None
 
@@ -62,13 +61,10 @@ class Chebyshev(Solver):
         width = self._width(problem)
         if problem.is_large():
             return solve_large(problem, partial(self._solve_large, width=width), grouped=True)
-        X = warmed(problem, gaussian(problem.operator, width, generator=problem.generator))
+        X = gaussian(problem.operator, width, generator=problem.generator)
         limit = problem.max_products or 4000 * width
         tol, watch = SAFETY * problem.tol, problem.watch(SAFETY)
-        sweeps = 0 if problem.start is None else 2
-        return chebyshev_subspace(
-            problem.operator, X, problem.k, tol=tol, max_products=limit, watch=watch, least_sweeps=sweeps
-        )
+        return chebyshev_subspace(problem.operator, X, problem.k, tol=tol, max_products=limit, watch=watch)
 
     def _solve_large(self, problem: Problem, width: int) -> Ritz:
         watch, limit, pairs = problem.watch(), problem.max_products or 4000 * width, None
@@ -83,14 +79,7 @@ class Chebyshev(Solver):
 
 
 def chebyshev_subspace(
-    L: Operator,
-    X: Tensor,
-    k: int,
-    *,
-    tol: float,
-    max_products: int,
-    watch: Watch | None = None,
-    least_sweeps: int = 0,
+    L: Operator, X: Tensor, k: int, *, tol: float, max_products: int, watch: Watch | None = None
 ) -> Ritz:
     """Return Ritz pairs of graphs whose residuals are computed in every sweep.
 
@@ -111,16 +100,11 @@ def chebyshev_subspace(
         Most products with L.
     watch
         Told of every sweep. Ctrl-C ends the iteration with what the last sweep found.
-    least_sweeps
-        Sweeps to be done whatever the estimate is, as where guard vectors are random and the others are not.
     """
     high, size, width = L.gershgorin()[1], L.norm_bound(), X.shape[-1]
     size = torch.where(size > 0, size, torch.ones_like(size))
     ritz, products = rotate(L, X), width
-    sweeps = 0
-    while sweeps < least_sweeps or not bool(
-        ((ritz.estimate(k) <= tol) | settled(L.norm_bound(), ritz.residuals[..., : k + 1])).all()
-    ):
+    while not bool(((ritz.estimate(k) <= tol) | settled(L.norm_bound(), ritz.residuals[..., : k + 1])).all()):
         first, theta, low = ritz.theta[..., 0], ritz.theta[..., k - 1], ritz.theta[..., -1]
         degree = _amplifying_degree(theta, low, high, 1e3)
         if products + (degree + 1) * width > max_products:
@@ -132,7 +116,7 @@ def chebyshev_subspace(
         try:
             Y = chebyshev_filter(L, ritz.X, degree, low, torch.where(high > low, high, low + size), first)
             ritz = rotate(L, Y)
-            products, sweeps = products + (degree + 1) * width, sweeps + 1
+            products += (degree + 1) * width
             if watch is not None:
                 watch.report(float(ritz.estimate(k).max()))
         except KeyboardInterrupt:

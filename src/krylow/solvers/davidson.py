@@ -42,16 +42,7 @@ from krylow.solvers._correction import Leftover, Step, beyond_rounding
 from krylow.solvers._estimate import Outcome, Stopping, TooManyKept, cautious_floor
 from krylow.solvers._filter import Filter, Precision, fits_single, least_guards
 from krylow.solvers._pencil import first_frequency, scale
-from krylow.solvers._problem import (
-    Problem,
-    Solver,
-    Watch,
-    random_block,
-    solve_large,
-    sparse_copy,
-    warmed,
-    width_of_block,
-)
+from krylow.solvers._problem import Problem, Solver, Watch, random_block, solve_large, sparse_copy, width_of_block
 from krylow.solvers.exact import Exact
 
 #: The filter of B runs until this error of B's own vectors, and until this one before the shift is looked at.
@@ -110,7 +101,6 @@ class Davidson(Solver):
     """
 
     name: ClassVar[str] = "davidson"
-    takes_start: ClassVar[bool] = True
     takes_cutoff: ClassVar[bool] = True
     block: int | None = None
 
@@ -148,7 +138,7 @@ class Davidson(Solver):
         assert isinstance(L, SparseOperator)
         return preconditioned_subspace(
             L,
-            lambda: warmed(problem, random_block(problem, width)),
+            partial(random_block, problem, width),
             problem.k,
             problem.null,
             tol=problem.tol,

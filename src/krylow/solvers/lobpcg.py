@@ -23,7 +23,7 @@ from torch import Tensor
 from krylow._checks import InputError
 from krylow._random import gaussian
 from krylow.krylov.lanczos import breakdown_threshold
-from krylow.krylov.ritz import Ritz, following_converged, rayleigh_ritz, rotated, settled
+from krylow.krylov.ritz import CONVERGED_PART, WARM_PART, Ritz, following_converged, rayleigh_ritz, rotated, settled
 from krylow.linalg.gram_schmidt import outside
 from krylow.operators import FunctionOperator, Operator
 from krylow.solvers._problem import SAFETY, Problem, Solver, warmed
@@ -47,8 +47,6 @@ class LOBPCG(Solver):
         tolerance in every graph of a batch.
     most_iterations
         Iterations, where ``max_products`` sets no limit.
-    warm_iterations
-        Least iterations from a warm start, in which random guard vectors may find an eigenvector that it has missed.
     """
 
     name: ClassVar[str] = "lobpcg"
@@ -56,7 +54,6 @@ class LOBPCG(Solver):
     block: int | None = None
     lock: float = 0.1
     most_iterations: int = 2000
-    warm_iterations: int = 10
 
     def _width(self, problem: Problem) -> int:
         k = problem.k
@@ -75,18 +72,18 @@ class LOBPCG(Solver):
         limit = L.products + (problem.max_products or self.most_iterations * width)
         tol, watch, inverse = SAFETY * problem.tol, problem.watch(SAFETY), _inverse_diagonal(L)
         iteration = _Iteration.start(L, warmed(problem, gaussian(L, width, generator=problem.generator)))
-        least = 0 if problem.start is None else self.warm_iterations
+        part = CONVERGED_PART if problem.start is None else WARM_PART
         while True:
             pairs = iteration.ritz()
             watch.report(float(pairs.estimate(k).max()))
-            done = _done(L, pairs, k, tol) & (iteration.steps >= least)  # (*batch,)
+            done = _done(L, pairs, k, tol, part)  # (*batch,)
             active = (~_locked(L, pairs, k, self.lock * tol) & ~done[..., None]).reshape(-1, width).any(0)
             stop = not bool(active.any()) or L.products + int(active.sum()) + width > limit
             if stop and iteration.V.shape[-1] == width:
                 return pairs
             try:  # an answer is confirmed by fresh products
                 if stop:
-                    iteration = _Iteration.start(L, iteration.X, iteration.steps)
+                    iteration = _Iteration.start(L, iteration.X)
                 else:
                     iteration = iteration.step(L, inverse, active)
             except KeyboardInterrupt:
@@ -107,10 +104,10 @@ class _Iteration:
         return self.V[..., : self.theta.shape[-1]]
 
     @classmethod
-    def start(cls, L: Operator, X: Tensor, steps: int = 0) -> _Iteration:
+    def start(cls, L: Operator, X: Tensor) -> _Iteration:
         """Return the Rayleigh-Ritz step on span(X), one product a column."""
         theta, X, LX = rotated(L, X)
-        return cls(X, LX, theta, steps)
+        return cls(X, LX, theta)
 
     def residual(self) -> Tensor:
         """Return L X - X Theta."""
@@ -137,10 +134,10 @@ class _Iteration:
         return _Iteration(V @ Q, LV @ Q, theta[..., :width], self.steps + 1)
 
 
-def _done(L: Operator, pairs: Ritz, k: int, tol: float) -> Tensor:
+def _done(L: Operator, pairs: Ritz, k: int, tol: float, part: float) -> Tensor:
     """Return where the estimate is within the tolerance, or cannot get there, ``(*batch,)``."""
     rounding, residuals = breakdown_threshold(L), pairs.residuals[..., : k + 1]
-    done = (pairs.estimate(k) <= tol) & following_converged(pairs, k) | (residuals.amax(-1) <= rounding)
+    done = (pairs.estimate(k) <= tol) & following_converged(pairs, k, part) | (residuals.amax(-1) <= rounding)
     if pairs.theta.shape[-1] <= k:
         return done | settled(L.norm_bound(), residuals)
     return done | (settled(L.norm_bound(), residuals) & _repeated(L, pairs, k))
