@@ -164,10 +164,14 @@ def _padded(parts: list[Operator]) -> Operator:
         raise InputError("the Laplacians of a list must have one dtype, got float32 and float64.")
     n = max(part.n for part in parts)
     matrices = [torch.nn.functional.pad(part.to_dense(), (0, n - part.n) * 2) for part in parts]
-    sizes = torch.tensor([part.n for part in parts], device=matrices[0].device)
-    mask = torch.arange(n, device=sizes.device) < sizes[:, None]
-    psd = all(part.psd for part in parts)
-    return DenseOperator(torch.stack(matrices), mask=None if bool(mask.all()) else mask, psd=psd)
+    mask = _mask([part.n for part in parts], matrices[0].device)
+    return DenseOperator(torch.stack(matrices), mask=mask, psd=all(part.psd for part in parts))
+
+
+def _mask(sizes: list[int], device: torch.device) -> Tensor | None:
+    """Return which nodes of a padded batch are real, None where all are."""
+    n = torch.tensor(sizes, device=device)
+    return None if min(sizes) == max(sizes) else torch.arange(max(sizes), device=device) < n[:, None]
 
 
 def _from_linear_operator(L: Any) -> Operator:
@@ -181,11 +185,9 @@ def _from_linear_operator(L: Any) -> Operator:
     )
 
 
-def _operator(L: Any, *, psd: bool = False, null_vector: Tensor | None = None, closed: bool = False) -> SparseOperator:
-    crow, col = (torch.from_numpy(part) for part in (L.indptr, L.indices))
-    operator = SparseOperator(crow, col, torch.from_numpy(L.data), psd=psd, null_vector=null_vector)
-    operator.closed = closed
-    return operator
+def _operator(L: Any, *, psd: bool = False, null_vector: Tensor | None = None) -> SparseOperator:
+    parts = (torch.from_numpy(part) for part in (L.indptr, L.indices, L.data))
+    return SparseOperator(*parts, psd=psd, null_vector=null_vector)
 
 
 def _laplacian_of_rows(W: Any, kind: str | None) -> SparseOperator:
@@ -214,8 +216,9 @@ def _laplacian_of_rows(W: Any, kind: str | None) -> SparseOperator:
         L = L.tocoo()
         row, col = (scale[torch.from_numpy(part).long()] for part in (L.row, L.col))
         L.data = _scaled(torch.from_numpy(L.data), row, col, scale).to(dtype).numpy()
-    closed = kind != "generalized" or not loops.any()
-    return _operator(scipy.sparse.csr_array(L), psd=psd, null_vector=null_vector, closed=closed)
+    operator = _operator(scipy.sparse.csr_array(L), psd=psd, null_vector=null_vector)
+    operator.closed = kind != "generalized" or not loops.any()
+    return operator
 
 
 def _laplacian_of_edges(edges: Edges, kind: str | None) -> SparseOperator:
@@ -240,14 +243,9 @@ def _laplacian_of_edges(edges: Edges, kind: str | None) -> SparseOperator:
         scale = _inverse_root(size)
         diagonal = _scaled(diagonal, scale, scale, scale)
         off = _scaled(off, scale[row[~loop]], scale[col[~loop]], scale)
-    nodes = torch.arange(n, device=weight.device)
-    return SparseOperator.from_coo(
-        torch.cat([row[~loop], nodes]),
-        torch.cat([col[~loop], nodes]),
-        torch.cat([off, diagonal]),
-        n,
-        psd=bool((weight >= 0).all()),
-    )
+    nodes, psd = torch.arange(n, device=weight.device), bool((weight >= 0).all())
+    rows, columns = torch.cat([row[~loop], nodes]), torch.cat([col[~loop], nodes])
+    return SparseOperator.from_coo(rows, columns, torch.cat([off, diagonal]), n, psd=psd)
 
 
 def _dense_laplacian(W: Tensor, kind: str | None, mask: Tensor | None = None) -> DenseOperator:
@@ -300,11 +298,9 @@ def _ragged(adjacencies: list[Any], kind: str | None) -> DenseOperator:
     dtypes = {part.dtype if isinstance(part, Tensor) else part.values.dtype for part in parts}
     if len(dtypes) > 1:
         raise InputError(f"the graphs of a list must have one dtype, got {', '.join(sorted(map(str, dtypes)))}.")
-    n = max(shape[0] for shape in shapes)
-    padded = _scattered(parts, n)
-    sizes = torch.tensor([shape[0] for shape in shapes], device=padded.device)
-    mask = torch.arange(n, device=padded.device) < sizes[:, None]
-    return _dense_laplacian(_checks.symmetric(padded, "W"), kind, mask=None if bool(mask.all()) else mask)
+    sizes = [shape[0] for shape in shapes]
+    padded = _scattered(parts, max(sizes))
+    return _dense_laplacian(_checks.symmetric(padded, "W"), kind, mask=_mask(sizes, padded.device))
 
 
 def _as_edges(W: Any) -> Edges:
