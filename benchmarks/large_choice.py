@@ -25,9 +25,8 @@ from scipy.spatial import Delaunay, cKDTree
 import krylow as kl
 from krylow import api as methods
 from krylow.graph import as_operator
-from krylow.linalg.fill import core_fill
 from krylow.operators.ordering import breadth_first_search
-from krylow.solvers._schur import core_of
+from krylow.profile import GraphProfile
 from krylow_lab.large import graphs
 from krylow_lab.records import Record
 
@@ -191,7 +190,7 @@ def statistics(L: Any) -> dict[str, float]:
     """Return what `auto` looks at."""
     A = as_operator(L)
     diagonal = A.diagonal().abs()
-    fill = core_fill(core_of(A))
+    fill = GraphProfile(A).fill
     return {
         "neighbors": A.col.numel() / A.n - 1,
         "fill": fill.ratio,

@@ -22,8 +22,7 @@ from krylow._floor import PROBE_STEPS, PROOF_LIMIT, complement_probe, estimated_
 from krylow.graph import as_operator
 from krylow.krylov.chebyshev import chebyshev_filter
 from krylow.krylov.ritz import SETTLED_POWER, Evidence
-from krylow.linalg.bounds import davis_kahan
-from krylow.linalg.rounding import entry_error, restored
+from krylow.linalg.perturbation import davis_kahan, entry_error, restored
 from krylow.linalg.row_blocks import exact_gram
 from krylow.operators import FunctionOperator, Operator
 
@@ -94,7 +93,7 @@ class Certificate:
     error_bound
         ``(*batch,)`` bound of the normalised squared subspace error, infinite where no gap shows. It is about the
         graph: where entries were rounded to float32, it includes what that changes
-        (:mod:`krylow.linalg.rounding`).
+        (:mod:`krylow.linalg.perturbation`).
     statuses
         ``(*batch,)`` integer codes of :class:`Status`.
     proved

@@ -1,7 +1,7 @@
 """What is known of one graph before it is solved: computed once, when first asked for, and passed on.
 
 The choice of a method reads it and the solvers reuse it: a breadth-first search, the components and the null space that
-they show, the graph without its chains and pendant trees, the estimated fill of a factor, the contrast of weights.
+they show, the Schur complement after static condensation, the estimated fill of a factor, the contrast of weights.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 
 from krylow.linalg.components import NullSpace, null_space
-from krylow.linalg.elimination import Condensed, condense_graph
-from krylow.linalg.fill import Fill, core_fill
+from krylow.linalg.elimination import SchurComplement, condense_graph
+from krylow.linalg.fill import Fill, condensed_fill
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.ordering import Search, breadth_first_search, components_of
 
@@ -42,8 +42,8 @@ class GraphProfile:
     @cached_property
     def components(self) -> tuple[np.ndarray, int]:
         """The component of each node ``(n,)``, and their number."""
-        if "core" in self.__dict__ and self.core.components is not None:
-            return self.core.components
+        if "condensed" in self.__dict__ and self.condensed.components is not None:
+            return self.condensed.components
         if "search" in self.__dict__:
             return self.search.labels, self.search.components
         return components_of(self._sparse)
@@ -54,14 +54,14 @@ class GraphProfile:
         return null_space(self.operator, self.components) if isinstance(self.operator, SparseOperator) else None
 
     @cached_property
-    def core(self) -> Condensed:
-        """The Schur complement on the nodes that are left without chains and pendant trees."""
+    def condensed(self) -> SchurComplement:
+        """The Schur complement after static condensation of nodes of degree 1 and 2."""
         return condense_graph(self._sparse)
 
     @cached_property
     def fill(self) -> Fill:
         """The estimated fill of a factor."""
-        return core_fill(self.core)
+        return condensed_fill(self.condensed)
 
     @property
     def width(self) -> float:

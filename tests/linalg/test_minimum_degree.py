@@ -1,10 +1,10 @@
-"""Orders of elimination, beside elimination itself."""
+"""Minimum-degree orders, against elimination itself."""
 
 import numpy as np
 import pytest
 import scipy.sparse
 
-from krylow.linalg.minimum_degree import minimum_degree
+from krylow.linalg.elimination import minimum_degree
 
 
 def pattern(n=200, extra=30, seed=0):
@@ -60,8 +60,3 @@ def test_graphs_whose_lists_get_long_are_given_up(order):
     assert order(A.indptr, A.indices) is None
     dense = scipy.sparse.csr_array(np.ones((20, 20)))
     assert order(dense.indptr, dense.indices) is None
-
-
-def test_without_numba_there_is_none(monkeypatch):
-    monkeypatch.setattr("krylow._kernels.available", lambda: False)
-    assert minimum_degree(np.array([0, 1]), np.array([0])) is None

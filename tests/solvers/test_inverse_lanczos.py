@@ -1,4 +1,4 @@
-"""Band Lanczos in the inner product of a mass, beside scipy's dense generalised eigenproblem."""
+"""Band Lanczos in the inner product of a mass, against scipy's dense generalised eigenproblem."""
 
 import numpy as np
 import pytest
@@ -92,7 +92,7 @@ def test_vectors_that_wait_are_multiplied_together(mass, size, steps):
         calls.append(1 if y.ndim == 1 else y.shape[1])
         return np.linalg.solve(S, y)
 
-    lanczos = InverseLanczos(product, M, np.zeros((0, 60)), size, 9, np.random.default_rng(0), together=True)
+    lanczos = InverseLanczos(product, M, np.zeros((0, 60)), size, 9, np.random.default_rng(0))
     lanczos.start(4)
     for _ in range(steps):
         lanczos.advance()

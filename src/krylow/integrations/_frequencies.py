@@ -13,7 +13,7 @@ from torch import Tensor
 from krylow._machine import install_line
 from krylow.certificate import Status
 from krylow.krylov.ritz import settled
-from krylow.linalg.bounds import davis_kahan
+from krylow.linalg.perturbation import davis_kahan
 from krylow.result import Subspace
 
 

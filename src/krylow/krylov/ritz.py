@@ -19,7 +19,7 @@ from torch import Tensor
 
 from krylow.autodiff.projector import lowest_eigenspace, orthonormalize
 from krylow.krylov.lanczos import Krylov, tridiagonal
-from krylow.linalg.bounds import davis_kahan
+from krylow.linalg.perturbation import davis_kahan
 from krylow.operators import Operator
 
 #: Residuals below this power of eps, times the norm, are as small as they need to be: no gap will show any more.
@@ -49,7 +49,7 @@ class Evidence:
     proved
         Whether the floor is a proved lower bound of $\lambda_{k+1}$: all frequencies below it were counted.
     restored
-        Whether this is about the graph's Laplacian as :func:`krylow.linalg.rounding.restored` has it, and not about
+        Whether this is about the graph's Laplacian as :func:`krylow.linalg.perturbation.restored` has it, and not about
         what float32 has made of it.
     """
 

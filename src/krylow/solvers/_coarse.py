@@ -114,7 +114,7 @@ def _lanczos(factor: Factor, matrix: Any, k: int, width: int, tol: float) -> tup
     n = matrix.shape[0]
     size = min(n, 3 * width + 24)
     rng, none = np.random.default_rng(0), np.empty((0, n))
-    iteration = InverseLanczos(factor.solve, None, none, size, 2 * width, rng, together=True)
+    iteration = InverseLanczos(factor.solve, None, none, size, 2 * width, rng)
     # Where nothing can be counted, there are as many starts as frequencies can be copies of one.
     starts = max(STARTS, width // PER_START) if factor.counts else width
     iteration.start(starts)
@@ -147,5 +147,5 @@ def _missed(factor: Factor, matrix: Any, theta: np.ndarray, k: int) -> int | Non
     at = theta[k - 1 + below] + gaps[below] / 2
     shifted = matrix.copy()
     shifted.setdiag(matrix.diagonal() - at)
-    count, rounding = factor.negative_pivots(shifted)
-    return max(0, count - (k + below)) if rounding < gaps[below] / 2 else None
+    count = factor.inertia(shifted)
+    return max(0, count.below - (k + below)) if count.rounding < gaps[below] / 2 else None

@@ -51,7 +51,7 @@ def coarse_count(A: Operator, level: Aggregation, graph: CoarseGraph, cutoff: fl
     overrated = _overrated(A, level, torch.from_numpy(_orthonormal(V, unit.numpy())), high)
     shifted = matrix.copy()
     shifted.setdiag(matrix.diagonal() - shift - overrated * cutoff)
-    return factor.negative_pivots(shifted)[0]
+    return factor.inertia(shifted).below
 
 
 def _orthonormal(V: np.ndarray, unit: np.ndarray) -> np.ndarray:

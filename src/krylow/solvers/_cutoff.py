@@ -27,8 +27,8 @@ from krylow._checks import InputError
 from krylow._floor import PROOF_LIMIT
 from krylow.autodiff.implicit import attach_gradient
 from krylow.krylov.ritz import Evidence
-from krylow.linalg.bounds import davis_kahan
-from krylow.linalg.elimination import LIGHT, Factor
+from krylow.linalg.elimination import SETTINGS, Factor
+from krylow.linalg.perturbation import davis_kahan
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.profile import GraphProfile
 from krylow.response import estimated_count
@@ -36,7 +36,6 @@ from krylow.result import Subspace
 from krylow.solvers._estimate import TooManyKept
 from krylow.solvers._filter import single, spectrum_top
 from krylow.solvers._problem import Problem, Solver
-from krylow.solvers._schur import PROOF_SLACK
 from krylow.solvers.exact import Exact, exact_up_to
 
 
@@ -201,16 +200,15 @@ def _count(profile: GraphProfile, cutoff: float, method: str, high: float) -> Co
 
 def _by_inertia(L: SparseOperator, profile: GraphProfile, cutoff: float) -> Count | None:
     """Return the count by the inertia of a factor, None where none is sparse or rounding covers it."""
-    core = profile.core
-    if 2 * profile.fill.entries > LIGHT * L.n:
+    if 2 * profile.fill.entries > SETTINGS.light * L.n:
         return None
     norm = max(abs(float(bound)) for bound in L.gershgorin())
-    above = cutoff + 8 * PROOF_SLACK * torch.finfo(torch.float64).eps * norm  # beyond the rounding of the count
-    factor = Factor(core.S, core.order and core.order[0])
-    counted = core.below(factor, above) if factor.counts else None
-    if counted is None or not above - PROOF_SLACK * counted[1] > cutoff:
+    above = cutoff + 8 * SETTINGS.proof * torch.finfo(torch.float64).eps * norm  # beyond the rounding of the count
+    schur = profile.condensed
+    counted = schur.below(Factor(schur.S, schur.order), above)
+    if counted is None or not above - counted.proof > cutoff:
         return None
-    return Count(counted[0], "the inertia of a factor", above - PROOF_SLACK * counted[1])
+    return Count(counted.below, "the inertia of a factor", above - counted.proof)
 
 
 def _grown(problem: Problem, cutoff: float, solver: Solver, products: int) -> Subspace:

@@ -25,7 +25,7 @@ from krylow.autodiff.projector import orthonormalize
 from krylow.certificate import Status
 from krylow.krylov.ritz import Evidence, Ritz
 from krylow.linalg.components import NullSpace
-from krylow.linalg.rounding import by_construction
+from krylow.linalg.perturbation import by_construction
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
 from krylow.profile import GraphProfile

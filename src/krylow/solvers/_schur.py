@@ -1,274 +1,339 @@
-r"""The lowest frequencies of one large sparse graph by Lanczos on its inverse, with its chains and twigs condensed.
+r"""Ritz pairs of one sparse graph from Lanczos on the inverse of its Schur complement, with a bound of their error.
 
-The iteration runs on the core of the graph (:mod:`krylow.linalg.elimination`), where a road network has an eighth of
-its nodes: on $S^{-1} M$, whose largest values are one over the lowest frequencies. Its Ritz vectors are extended to the
-whole graph. Where the pieces that were condensed are fast enough, that is the answer; else one step of inverse
-iteration with a whole block follows, $Y = L^{-1} X$, which tells how good X was: with $\nu_i$ the Ritz values and
-$\rho_i$ the residual norms of the *inverse*, and $\phi$ above what is dropped,
+Lanczos runs on $S^{-1} M$ (:mod:`krylow.linalg.elimination`), whose largest eigenvalues $\nu$ are nearly $1 / \lambda$
+of the lowest frequencies. With r the residual of the pair $(\nu, y)$ and E the extension to the eliminated nodes T,
 
-$$\text{error} \le \frac1k \sum_{i \le k} \frac{\rho_i^2}{(\nu_i - \phi)^2}$$
+$$L^{-1} E y - \nu E y = E r + \begin{pmatrix} L_{TT}^{-1} (E y)_T \\ 0 \end{pmatrix},
+\qquad \rho \le \|r\|_M + \|L_{TT}^{-1}\| .$$
 
-(Davis and Kahan), and Y is better. Residuals of the inverse overrate what leaks at high frequencies by the relative gap
-alone, those of L by many orders. Nothing is missed: the signs of the pivots of $L - \sigma I$ count the eigenvalues
-below $\sigma$ (Sylvester), and give $\phi = 1 / \sigma$. Where another factorisation would be dear, a second random
-start looks for what the first one could not see. Null vectors are read off the components and deflated, and each such
-component is held at one node, which changes no solution: the inverse needs no shift.
+Where that residual is small enough, E y is the answer; else block inverse iteration on the whole graph measures $\rho$
+and improves the vectors. With $\phi$ above all dropped eigenvalues of the inverse (Davis and Kahan),
+
+$$\text{error} \le \frac1k \sum_{i \le k} \frac{\rho_i^2}{(\nu_i - \phi)^2} .$$
+
+Residuals of the inverse overestimate a component at high frequencies by the relative gap alone, those of L by many
+orders. The number of negative pivots of $L - \sigma I$ is that of eigenvalues below $\sigma$ (Sylvester's law of
+inertia): if it is as expected, none was missed and $\phi = 1 / \sigma$ is proved; else as many further starting vectors
+are added. Where a second factor is too dear, another random start has to reproduce all values.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import torch
 from scipy.sparse import csr_array
 
-from krylow._memory import discard
+from krylow._memory import arrays
 from krylow.krylov.ritz import Evidence, Ritz
 from krylow.linalg.components import NullSpace
-from krylow.linalg.elimination import Condensed, Factor, condense, float64_matrix
-from krylow.linalg.fill import pattern_fill, refuse
-from krylow.linalg.rounding import restored
+from krylow.linalg.elimination import Factor, SchurComplement
+from krylow.linalg.perturbation import restored
 from krylow.operators import SparseOperator
 from krylow.solvers._inverse_lanczos import InverseLanczos
-from krylow.solvers._schur_pairs import Found, Problem, settled
-
-#: Frequencies sought may be at most this part of a piece's lowest one; else the pieces are made so many times smaller,
-#: and if that does not help, nothing is condensed.
-SLOW, FINER = 0.05, 16.0
-#: The Lanczos iteration aims at this part of the error asked for.
-AIM = 0.05
-#: A count proves something where this many times its rounding fits the gap: rounding adds up along rows of the factor.
-PROOF_SLACK = 1e4
-#: Where between the k-th frequency and the next their number is counted.
-CUTS = (0.7, 0.3)
-#: Products after another start, which is to find what those before it have missed, and starts that there is room for
-#: from the beginning.
-PROBE, STARTS = 16, 16
-#: Least vectors that take longer to improve than to count beforehand whether one is missing.
-MANY = 16
-#: Values that differ by less, relatively, after another start are the same, if that is less than this part of a gap
-#: that is believed in: it may be between copies.
-SAME, OF_GAP = 1e-3, 0.1
 
 
-def condensed_inverse(
-    L: SparseOperator,
-    k: int,
-    null: NullSpace | None,
-    *,
-    shift: float,
-    basis_size: int,
-    tol: float,
-    max_products: int,
-    max_fill: float,
-    core: Condensed,
-    generator: torch.Generator | None = None,
-) -> Ritz:
-    """Return the k lowest Ritz pairs of one large sparse graph, with the evidence for them.
+@dataclass(frozen=True)
+class SchurSettings:
+    """Numerical settings of the iteration."""
 
-    Parameters
+    slow: float = 0.05  #: wanted frequencies may be at most this part of a piece's lowest one
+    aim: float = 0.05  #: part of the error asked for that Lanczos stops at
+    refined: float = 0.4  #: part of the error asked for that an extension or a block inverse iteration stops at
+    refinements: int = 6  #: most steps of block inverse iteration
+    worthwhile: float = 0.5  #: part of the error that such a step has to leave at most
+    cuts: tuple[float, ...] = (0.7, 0.3)  #: where in the gap the eigenvalues are counted
+    starts: int = 16  #: starting vectors that the basis has space for from the beginning
+    unrestarted: int = 500  #: nodes up to which the basis may grow to the whole space, without restarts
+    probe: int = 16  #: products after another start, which is to find what those before it have missed
+    same: float = 1e-3  #: values after another start are the same if they differ by less, relatively,
+    same_in_gap: float = 0.1  #: and by less than this part of the gap
+    rounding: float = 64.0  #: rounding of $\nu$ in eps $\|L\| \nu^2$
+    least_rounding: float = 16.0  #: and in eps $\nu_1$
+
+
+@dataclass
+class InverseProblem:
+    """The lowest frequencies of a graph of which a Schur complement is factorised."""
+
+    schur: SchurComplement
+    factor: Factor
+    k: int
+    null: np.ndarray  #: (n, d) null vectors, deflated; the lowest frequencies
+    norm: float
+    tol: float
+    products: int  #: of the inverse with a vector that may still be made
+    settings: SchurSettings
+
+    @property
+    def wanted(self) -> int:
+        """Pairs besides the null vectors."""
+        return self.k - self.null.shape[1]
+
+    def rounding(self, values: np.ndarray) -> float:
+        """Return the rounding of the last wanted value of the inverse."""
+        last = float(values[self.wanted - 1])
+        most = self.settings.rounding * self.norm * last**2 + self.settings.least_rounding * float(values[0])
+        return float(np.finfo(np.float64).eps) * most
+
+    def error(self, values: np.ndarray, residuals: np.ndarray, ceiling: float) -> float:
+        """Return the bound of the error, given a number above all values that are dropped."""
+        gaps = values[: self.wanted] - ceiling
+        if not gaps[-1] > 0:
+            return math.inf
+        rounding = self.rounding(values) / float(gaps[-1])
+        return min(1.0, float(((residuals[: self.wanted] / gaps) ** 2).sum()) / self.k + rounding**2)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Ritz pairs and their error bound.
+
+    Attributes
     ----------
-    L
-        The operator.
-    k
-        Wanted pairs, fewer than L has nodes and more than ``null`` has vectors.
-    null
-        Null vectors to deflate, which must be the lowest frequencies; None: none are known.
-    shift
-        Added to L, which is then positive definite beside the null vectors. Only without one are nodes condensed.
-    basis_size
-        Most vectors of the Lanczos basis.
-    tol
-        Normalised squared subspace error asked for.
-    max_products
-        Most products with the inverse of one vector.
-    max_fill
-        Most entries of a factor, by estimate; more raise an error.
-    core
-        L as :func:`condense_graph` returns it.
-    generator
-        Of the starts.
+    values, residuals
+        ``(wanted + 1,)`` of the inverse, largest first, of X or of vectors that X improves.
+    frequencies
+        ``(wanted + 1,)`` of L + shift I, ascending.
+    error
+        The bound.
+    well_defined
+        The largest number of wanted vectors after which a gap shows.
+    X
+        ``(n, k)`` the null vectors and the wanted ones.
+    residuals_of_L
+        ``(wanted,)``; None: not known.
+    floor
+        Below it L + shift I has the wanted frequencies and no other, by inertia; None: not proved.
     """
-    seed = 0 if generator is None else int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
-    basis = np.zeros((L.n, 0)) if null is None else _columns(null)
-    norm = max(abs(float(bound)) for bound in L.detach().gershgorin())
-    core = condense(float64_matrix(L), shift, 0.0) if shift else core
-    coarsest, slowest, left = core.slowest, core.slowest, max_products
-    while True:
-        if core.nodes.size**2 / 2 > max_fill:
-            refuse(pattern_fill(core.S.indptr, core.S.indices), max_fill)
-        factor = Factor(_held(core, null), core.order and core.order[0])
-        problem = Problem(core, factor, k, k - basis.shape[1], basis, norm, tol, max(left, k + 2))
-        found = _run(problem, basis_size, np.random.default_rng(seed))
-        left = problem.most
-        if found is not None:
-            del factor, problem  # spent before there are vectors of the whole graph
-            return _conclude(L, k, core, basis, found)
-        slowest = slowest / FINER if slowest == coarsest else 0.0
-        core = condense(float64_matrix(L), shift, slowest)
+
+    values: np.ndarray
+    residuals: np.ndarray
+    frequencies: np.ndarray
+    error: float
+    well_defined: int
+    X: np.ndarray
+    residuals_of_L: np.ndarray | None = None
+    floor: float | None = None
 
 
-def _columns(null: NullSpace) -> np.ndarray:
-    """Return the null vectors as columns ``(n, d)``, which take no room where all entries are the same."""
-    columns = null.vector[:, None] if null.components == 1 else null.basis()
-    return np.asarray(columns[:, : null.count].cpu())
-
-
-def _held(core: Condensed, null: NullSpace | None) -> Any:
-    """Return S with one node of each component that has a null vector held, so that it is definite."""
-    if null is None:
-        return core.S
-    if null.components == 1:
-        component = first = np.zeros(1, np.int64)
-    else:
-        component, first = np.unique(null.labels.cpu().numpy()[core.nodes], return_index=True)
-    data, rows, columns = core.S.data.copy(), core.S.indptr, core.S.indices
-    added = max(float(core.S.diagonal().mean()), np.finfo(np.float64).tiny)
+def grounded(schur: SchurComplement, null: NullSpace | None) -> Any:
+    """Return S with one node of each component that has a null vector grounded: definite, the same solutions."""
+    if null is None or null.count == 0:
+        return schur.S
+    component, first = np.unique(null.labels.cpu().numpy()[schur.nodes], return_index=True)
+    data, rows, columns = schur.S.data.copy(), schur.S.indptr, schur.S.indices
+    added = max(float(schur.S.diagonal().mean()), np.finfo(np.float64).tiny)
     for node in first[component < null.count]:
         row = slice(rows[node], rows[node + 1])
         data[row][columns[row] == node] += added
-    return csr_array((data, columns, rows), shape=core.S.shape)
+    return csr_array((data, columns, rows), shape=schur.S.shape)
 
 
-def _run(problem: Problem, size: int, rng: np.random.Generator) -> Found | None:
-    """Return what was found, or None where the condensed pieces are too slow for the frequencies sought."""
-    core, factor, wanted = problem.core, problem.factor, problem.wanted
-    null = np.ascontiguousarray(problem.null[core.nodes].T)
-    images = null if core.M is None else (core.M @ null.T).T
-
-    def product(image: np.ndarray) -> np.ndarray:
-        z = factor.solve(image)
-        return z - (images @ z) @ null
-
-    size = max(size, wanted + 2 * STARTS)
-    lanczos = InverseLanczos(product, core.M, null, size, wanted + (size - wanted) // 3, rng)
-    lanczos.start()
+def lowest_pairs(problem: InverseProblem, size: int, rng: np.random.Generator) -> Found | None:
+    """Return the lowest pairs from a basis of ``size`` vectors; None where the pieces are too slow for them."""
+    schur, wanted, settings = problem.schur, problem.wanted, problem.settings
+    if schur.nodes.size <= problem.k:
+        return None
+    size = max(size, wanted + 2 * settings.starts)
+    lanczos = _lanczos(problem, size if schur.nodes.size > settings.unrestarted else schur.nodes.size, rng)
     starts, least, before = 1, 0, np.zeros(wanted)
     while True:
         values, Y, residuals = _iterate(lanczos, problem, least)
-        if core.M is not None and (values.size <= wanted or core.slowest > SLOW * values[wanted - 1]):
+        if schur.M is not None and (values.size <= wanted or schur.piece > settings.slow * values[wanted - 1]):
             return None
-        overlooked = _overlooked(problem, values) if starts == 1 else 0
-        if overlooked and problem.most > 0:
-            starts, least = 1 + overlooked, _start_more(lanczos, overlooked, wanted)
-            continue
-        found = settled(problem, lanczos.advanced(Y[:, : wanted + 1]), values, residuals)
+        found = _on_whole_graph(problem, lanczos.advanced(Y[:, : wanted + 1]), values, residuals)
         if found is None:
             return None
-        if factor.counts:
+        if problem.factor.counts:
             missed, found = _counted(problem, found)
         else:
             missed = int((np.abs(values[:wanted] - before) > _same(problem, values)).any())
             before = values[:wanted].copy()
         if not missed:
-            discard(lanczos.rows)  # the heap would keep their room beside that of the whole graph's vectors
             return found
         missed = min(missed, wanted + 2 - starts)
-        if missed <= 0 or problem.most <= 0:
-            return replace(found, error=math.inf, apart=wanted)
-        starts, least = starts + missed, _start_more(lanczos, missed, wanted)
+        if missed <= 0 or problem.products <= 0:
+            return replace(found, error=math.inf, well_defined=wanted)
+        lanczos.widen(wanted + 2 * (lanczos.waiting + missed))
+        lanczos.start(missed)
+        starts, least = starts + missed, settings.probe + 2 * lanczos.waiting
 
 
-def _same(problem: Problem, values: np.ndarray) -> np.ndarray:
-    """Return by how much each wanted value may differ after another start that has found nothing new."""
-    wanted = problem.wanted
-    gap = float(values[wanted - 1] - values[wanted]) if values.size > wanted else math.inf
-    same = SAME * values[:wanted]
-    return np.minimum(same, OF_GAP * gap) if gap > problem.noise(values) else same
+def _lanczos(problem: InverseProblem, size: int, rng: np.random.Generator) -> InverseLanczos:
+    """Return the recurrence on S^-1 M without the null vectors, with its first starting vector."""
+    schur, factor, wanted = problem.schur, problem.factor, problem.wanted
+    null = np.ascontiguousarray(problem.null[schur.nodes].T)
+    images = null if schur.M is None else (schur.M @ null.T).T
+
+    def product(image: np.ndarray) -> np.ndarray:
+        z = factor.solve(image)
+        return z - null.T @ (images @ z)
+
+    lanczos = InverseLanczos(product, schur.M, null, size, wanted + (size - wanted) // 3, rng)
+    lanczos.start()
+    return lanczos
 
 
-def _start_more(lanczos: InverseLanczos, count: int, wanted: int) -> int:
-    """Put more starts in, with room for them, and return how many products will show what they see."""
-    lanczos.widen(wanted + 2 * (lanczos.waiting + count))
-    lanczos.start(count)
-    return PROBE + 2 * lanczos.waiting
-
-
-def _iterate(lanczos: InverseLanczos, problem: Problem, least: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Advance until the pairs of the core are as good as they need to be, and return them as ``ritz`` does."""
+def _iterate(lanczos: InverseLanczos, problem: InverseProblem, least: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Advance, by ``least`` steps or more, until the pairs are good enough, and return them as ``ritz`` does."""
     wanted = problem.wanted
     steps = max(1, least, wanted + 2 - lanczos.expanded)
     while True:
-        going = True
         for _ in range(steps):
-            going = problem.most > 0 and lanczos.advance()
-            problem.most -= going
+            going = problem.products > 0 and lanczos.advance()
+            problem.products -= going
             if not going:
-                break
+                return lanczos.ritz()
         values, Y, residuals = lanczos.ritz()
-        if not going:
-            return values, Y, residuals
         steps = max(1, wanted // 8)
         if values.size <= wanted:
             continue
         error = problem.error(values, residuals, float(values[wanted] + residuals[wanted]))
-        settled = residuals[: wanted + 1].max() <= problem.noise(values)
-        if error <= AIM * problem.tol or settled:
+        if error <= problem.settings.aim * problem.tol or residuals[: wanted + 1].max() <= problem.rounding(values):
             return values, Y, residuals
 
 
-def _overlooked(problem: Problem, values: np.ndarray) -> int:
-    """Return how many frequencies the core's values lack by count, before their vectors are improved for nothing."""
-    if problem.core.M is None or not MANY <= problem.wanted < values.size:
-        return 0
-    low, high = (1 / float(value) for value in values[problem.wanted - 1 : problem.wanted + 1])
-    counted = problem.core.below(problem.factor, low + CUTS[0] * (high - low) - problem.core.shift)
-    if counted is None or not counted[1] < (1 - CUTS[0]) * (high - low):
-        return 0
-    return min(max(0, counted[0] - problem.wanted - problem.null.shape[1]), problem.wanted + 1)
+def _same(problem: InverseProblem, values: np.ndarray) -> np.ndarray:
+    """Return by how much each wanted value may differ after another start that has found nothing new."""
+    wanted, settings = problem.wanted, problem.settings
+    gap = float(values[wanted - 1] - values[wanted]) if values.size > wanted else math.inf
+    same = settings.same * values[:wanted]
+    return np.minimum(same, settings.same_in_gap * gap) if gap > problem.rounding(values) else same
 
 
-def _counted(problem: Problem, found: Found) -> tuple[int, Found]:
-    """Return how many frequencies below the cut were missed, and the pairs with the bound that the count proves."""
-    last = found.apart
-    if not problem.factor.counts or last == 0:
+def _judged(problem: InverseProblem, values: np.ndarray, residuals: np.ndarray, X: np.ndarray) -> Found:
+    """Return pairs, with the bound of their error."""
+    wanted = problem.wanted
+    values, residuals = values[: wanted + 1], residuals[: wanted + 1]
+    rounding = problem.rounding(values)
+    noise = rounding + residuals**2 / values
+    shows = values[:-1] - values[1:] > noise[:-1] + noise[1:]
+    settled = max(residuals.max(), rounding) <= 1e-4 * values[wanted]  # else no gap may show where there is one
+    well_defined = int(np.flatnonzero(np.append(True, shows))[-1]) if settled else wanted
+    error = problem.error(values, residuals, float(values[wanted] + residuals[wanted]))
+    return Found(values, residuals, 1 / values, error, well_defined, X)
+
+
+def _on_whole_graph(problem: InverseProblem, Y: np.ndarray, values: np.ndarray, residuals: np.ndarray) -> Found | None:
+    """Return the vectors on the whole graph: their extension where that is good enough, else improved; None: neither.
+
+    ``values`` and ``residuals`` are those of the vectors of which Y spans the products with the inverse.
+    """
+    schur, wanted = problem.schur, problem.wanted
+    if schur.M is None:
+        return _judged(problem, values, residuals, schur.extend(Y[:, :wanted], problem.null))
+    # The error of E y is at most s = (|r| + b) / (nu_k - nu_{k+1}), b the bound of the inverse's norm; L^-1 reduces it
+    # by nu_{k+1} / nu_k, and E K y is L^-1 E y but for b: with b / nu_k that is no more than s.
+    for bound in (lambda: schur.inverse_bound, lambda: schur.inverse_norm):
+        found = _judged(problem, values, residuals[: wanted + 1] + bound(), Y)
+        if found.error <= problem.settings.refined * problem.tol:
+            return _extended(problem, found)
+    return _refined(problem, schur.extend(Y, np.empty((len(problem.null), 0))), values)
+
+
+def _extended(problem: InverseProblem, found: Found) -> Found:
+    """Return vectors of the Schur complement on the whole graph, with their frequencies and residuals of L."""
+    schur, wanted, Y = problem.schur, problem.wanted, found.X
+    SY = schur.S @ Y  # L E y, which is zero on the eliminated nodes
+    theta = np.einsum("ij,ij->j", Y, SY)
+    squares = np.maximum(0, np.einsum("ij,ij->j", SY, SY) - theta**2)
+    theta[wanted] = 1 / found.values[wanted]
+    X = schur.extend(Y[:, :wanted], problem.null)
+    return replace(found, X=X, frequencies=theta, residuals_of_L=np.sqrt(squares[:wanted]))
+
+
+def _refined(problem: InverseProblem, X: np.ndarray, values: np.ndarray) -> Found | None:
+    """Improve vectors of the whole graph by block inverse iteration; None where that is not enough."""
+    settings, null, wanted = problem.settings, problem.null, problem.wanted
+    scale, last = values[: X.shape[1]], math.inf
+    for _ in range(settings.refinements):
+        Z = problem.schur.solve(problem.factor, X)
+        problem.products -= X.shape[1]
+        inner, gram = _gram_matrices(X, Z, null, scale)
+        inverse = (inner * scale + (inner * scale).T) / 2  # L^-1 in the basis X
+        nu, V = np.linalg.eigh(inverse)
+        nu, V = nu[::-1], V[:, ::-1]
+        outside = gram * np.outer(scale, scale) - inverse @ inverse
+        residuals = np.sqrt(np.maximum(0, np.einsum("ij,ij->j", V, outside @ V)))
+        stiffness = (inner.T / scale + inner / scale[:, None]) / 2  # L in the basis Z
+        theta, W = scipy.linalg.eigh(stiffness, gram)
+        found = _judged(problem, nu, residuals, Z)
+        if found.error <= settings.refined * problem.tol:
+            # L Z is X over the scale: no product is needed for the residuals of L
+            squares = ((W / scale[:, None]) ** 2).sum(0) - 2 * theta * (W * (stiffness @ W)).sum(0) + theta**2
+            (answer,) = arrays(((len(X), problem.k), np.float64))
+            answer[:, : null.shape[1]] = null
+            np.matmul(Z, W[:, :wanted], out=answer[:, null.shape[1] :])
+            return replace(found, X=answer, frequencies=theta, residuals_of_L=np.sqrt(np.maximum(0, squares))[:wanted])
+        if found.error > settings.worthwhile * last:
+            return None
+        X, scale, last = Z @ W, 1 / theta, found.error
+    return None
+
+
+def _gram_matrices(X: np.ndarray, Z: np.ndarray, null: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Remove null vectors from Z, scale its columns, and return X^T Z and Z^T Z; by row blocks that fit a cache."""
+    inner, gram = np.zeros((2, Z.shape[1], Z.shape[1]))
+    along, rows = null.T @ Z, max(1, (1 << 16) // Z.shape[1])
+    for part in (slice(start, start + rows) for start in range(0, len(Z), rows)):
+        z = Z[part]
+        z -= null[part] @ along
+        z /= scale  # columns of length 1, about
+        inner += X[part].T @ z
+        gram += z.T @ z
+    return inner, gram
+
+
+def _counted(problem: InverseProblem, found: Found) -> tuple[int, Found]:
+    """Return how many frequencies below the gap were missed, by inertia, and the pairs with the bound this proves."""
+    last, schur = found.well_defined, problem.schur
+    if last == 0:
         return 0, found
-    # One over values of the inverse: quotients of L may be far above, for what a vector leaks at high frequencies.
+    # Reciprocals of the inverse's values: Rayleigh quotients of L are spoilt by small components at high frequencies.
     low, high = (1 / float(value) for value in found.values[last - 1 : last + 1])
-    expected = last + problem.null.shape[1]
-    missed = 0
-    for cut in CUTS:
-        sigma = low + cut * (high - low)
-        counted = problem.core.below(problem.factor, sigma - problem.core.shift)
-        if counted is None or not counted[1] < min(cut, 1 - cut) * (high - low):
+    expected, missed = last + problem.null.shape[1], 0
+    for cut in problem.settings.cuts:
+        sigma, margin = low + cut * (high - low), min(cut, 1 - cut) * (high - low)
+        count = schur.below(problem.factor, sigma - schur.shift)
+        if count is None or not count.rounding < margin:
             continue
-        missed = max(0, counted[0] - expected)
-        if counted[0] == expected:
+        missed = max(0, count.below - expected)
+        if count.below == expected:
             if last < problem.wanted:
                 return 0, found
             error = problem.error(found.values, found.residuals, 1 / sigma)
-            slack = PROOF_SLACK * counted[1]
-            floor = sigma - slack if slack < min(cut, 1 - cut) * (high - low) else None
-            return 0, replace(found, error=error, floor=floor)
+            return 0, replace(found, error=error, floor=sigma - count.proof if count.proof < margin else None)
     return missed, replace(found, error=math.inf)
 
 
-def _conclude(L: SparseOperator, k: int, core: Condensed, null: np.ndarray, found: Found) -> Ritz:
-    """Return the Ritz pairs of the whole graph in L's dtype, with the evidence for them."""
-    wanted, shift = k - null.shape[1], core.shift
+def ritz_pairs(L: SparseOperator, problem: InverseProblem, found: Found) -> Ritz:
+    """Return the Ritz pairs in L's dtype, with the evidence for them; k products where the residuals are not known."""
+    wanted, shift, X = problem.wanted, problem.schur.shift, torch.from_numpy(found.X)
     following = float(found.frequencies[wanted]) - shift
-    if found.of_L is not None:
-        zero = np.zeros(k - wanted)
-        theta, residuals = (np.concatenate([zero, part]) for part in (found.frequencies[:wanted], found.of_L))
-        X = torch.from_numpy(found.X if len(found.X) == L.n else core.extend(found.X, null))
-        pairs = Ritz(torch.from_numpy(theta), X, torch.from_numpy(residuals))
+    if found.residuals_of_L is not None:
+        zero = np.zeros(problem.k - wanted)
+        parts = found.frequencies[:wanted], found.residuals_of_L
+        theta, residuals = (torch.from_numpy(np.concatenate([zero, part])) for part in parts)
     else:
         D = restored(L).counting_for(L)
-        X = torch.from_numpy(np.concatenate([null, found.X[:, :wanted]], axis=1)).to(D.device)
+        X = X.to(D.device)
         LX = D @ X
-        values, W = torch.linalg.eigh(X.mT @ LX)  # X is orthonormal
+        theta, W = torch.linalg.eigh(X.mT @ LX)  # X is orthonormal
         X, LX = X @ W, LX @ W
-        pairs = Ritz(values, X, torch.linalg.vector_norm(LX.sub_(X * values), dim=0))
+        residuals = torch.linalg.vector_norm(LX.sub_(X * theta), dim=0)
     floor = following if found.floor is None else found.floor - shift
+    well_defined = found.well_defined + problem.k - wanted
     proved = found.floor is not None
-    evidence = Evidence(found.error, floor, found.apart + k - wanted, pairs.residuals, proved=proved, restored=True)
-    last = pairs.theta.new_tensor([max(following, float(pairs.theta[-1]))])
+    evidence = Evidence(found.error, floor, well_defined, residuals, proved=proved, restored=True)
+    last = theta.new_tensor([max(following, float(theta[-1]))])
     return Ritz(
-        theta=torch.cat([pairs.theta, last]).to(L.values),
-        X=pairs.X.to(L.values),
-        residuals=torch.nn.functional.pad(pairs.residuals, (0, 1), value=torch.inf).to(L.values),
+        theta=torch.cat([theta, last]).to(L.values),
+        X=X.to(L.values),
+        residuals=torch.nn.functional.pad(residuals, (0, 1), value=torch.inf).to(L.values),
         evidence=evidence,
     )

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from krylow.linalg.bounds import davis_kahan
+from krylow.linalg.perturbation import davis_kahan
 from krylow.testing import from_spectrum, lowest
 
 F64 = torch.float64
