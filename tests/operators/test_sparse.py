@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -147,6 +150,13 @@ def test_another_precision_shares_the_indices():
     half = L.float()
     assert half.dtype == F32
     assert half.host_indices()[1] is L.host_indices()[1]
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda L: pickle.loads(pickle.dumps(L))])
+def test_copies_and_pickles_multiply_alike(again):
+    L, X = operator(uneven()), gaussian(300, 4)
+    before = L @ X
+    assert torch.equal(again(L) @ X, before)
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])

@@ -42,7 +42,7 @@ def gram_schmidt(X: Tensor, tiny: float) -> tuple[Tensor, Tensor, Tensor]:
     tiny
         What is left of a column that depends on those before it, at most.
     """
-    if not _compiled(X):
+    if X.device.type != "cpu":
         return _by_columns(X, tiny)
     n, k = X.shape[-2:]
     rows = X.detach().mT.reshape(-1, k, n).contiguous()  # a column is a row here: one after the other in memory
@@ -51,10 +51,6 @@ def gram_schmidt(X: Tensor, tiny: float) -> tuple[Tensor, Tensor, Tensor]:
     _native.gram_schmidt(rows.numpy(), Q.numpy(), R.numpy(), alive.numpy(), tiny)
     batch = X.shape[:-2]
     return Q.mT.reshape(*batch, n, k), R.reshape(*batch, k, k), alive.reshape(*batch, k)
-
-
-def _compiled(X: Tensor) -> bool:
-    return X.device.type == "cpu"
 
 
 def _by_columns(X: Tensor, tiny: float) -> tuple[Tensor, Tensor, Tensor]:

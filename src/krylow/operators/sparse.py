@@ -62,6 +62,10 @@ class SparseOperator(Operator):
         self._checked: _native.Pattern | None = None
         self._rows: _Rows | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy or a pickle needs; the rest is made again."""
+        return {**self.__dict__, "_indices": None, "_checked": None}
+
     @classmethod
     def from_coo(cls, row: Tensor, col: Tensor, values: Tensor, n: int, *, psd: bool = False) -> SparseOperator:
         """Build from entries in any order, adding up those at the same place; differentiable in ``values``."""
