@@ -7,7 +7,6 @@ import torch
 
 import krylow as kl
 from krylow.solvers import _clusters as clusters
-from krylow.solvers import _coarse as coarsest
 from krylow.solvers._clusters import lowest_of_clusters
 from krylow.solvers._estimate import Outcome
 from krylow.testing import lowest
@@ -27,7 +26,7 @@ def islands(side=40, heavy=1e3, light=1e-2):
 @pytest.mark.parametrize("way", ["factorised", "filtered"])
 def test_they_are_nearly_those_of_the_whole_graph(way, monkeypatch):
     if way == "filtered":
-        monkeypatch.setattr(coarsest, "FACTORISED", 0)
+        monkeypatch.setattr(clusters, "solve_coarsest", lambda *asked: None)
     L = kl.laplacian(islands())
     lam, U = lowest(L.to_dense(), 8)
     level, V = lowest_of_clusters(L, torch.ones(L.n, dtype=torch.float64), float(lam[7]), 8, 12, 1e-6)
@@ -59,7 +58,7 @@ def test_no_frequency_at_all_contracts_nothing_for_ever():
 
 
 def test_an_interruption_ends_the_search_with_what_it_has(monkeypatch):
-    monkeypatch.setattr(coarsest, "FACTORISED", 0)
+    monkeypatch.setattr(clusters, "solve_coarsest", lambda *asked: None)
     monkeypatch.setattr(clusters, "refine", lambda *args: Outcome(1.0, 0, interrupted=True))
     W = sp.block_diag([islands(), islands()], format="lil")
     W[0, 1600] = W[1600, 0] = 1e-2

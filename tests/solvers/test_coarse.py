@@ -7,8 +7,10 @@ import torch
 
 import krylow as kl
 from krylow.graph import as_operator
-from krylow.solvers import _coarse as coarsest
-from krylow.solvers._coarse import CoarseGraph, solve_coarsest
+from krylow.linalg.fill import estimate_fill
+from krylow.solvers._aggregation import aggregate
+from krylow.solvers._coarse import SETTINGS, CoarseGraph, CoarsestSettings, coarse_count, solve_coarsest
+from krylow.solvers._filter import Filter
 from krylow.testing import grid, path
 from krylow_lab.large.graphs import make
 
@@ -43,7 +45,7 @@ def test_more_copies_of_a_frequency_than_starts_are_found():
         W[-1, i * n] = W[i * n, -1] = 1.0
     L = sparse(W)
     values = torch.linalg.eigvalsh(L.to_dense())
-    assert coarsest.STARTS < 7
+    assert SETTINGS.starts < 7
     found = solve_coarsest(CoarseGraph(L), 8, 11, 1e-10)
     torch.testing.assert_close(found.theta[:8], values[:8], atol=1e-9, rtol=1e-6)
     torch.testing.assert_close(found.V.mT @ found.V, torch.eye(11).double(), atol=1e-9, rtol=0)
@@ -53,18 +55,28 @@ def test_the_inverse_is_that_of_the_shifted_graph():
     L = sparse(grid(31, 40))
     found = solve_coarsest(CoarseGraph(L), 5, 8, 1e-6)
     Y = torch.randn(L.n, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    shift = coarsest.SHIFT * float(L.gershgorin()[1])
+    shift = SETTINGS.shift * float(L.gershgorin()[1])
     X = found.inverse(Y)
     torch.testing.assert_close(L @ X + shift * X, Y, atol=1e-6, rtol=1e-6)
 
 
-def test_what_is_too_large_is_left_to_coarser_graphs(monkeypatch):
+@pytest.mark.parametrize("settings", [CoarsestSettings(factorised=1000), CoarsestSettings(fill=1.0)])
+def test_what_is_too_large_is_left_to_coarser_graphs(settings):
     L = sparse(grid(31, 40))
-    monkeypatch.setattr(coarsest, "FACTORISED", 1000)
-    assert solve_coarsest(CoarseGraph(L), 5, 8, 1e-6) is None
-    monkeypatch.setattr(coarsest, "FACTORISED", 10_000)
-    monkeypatch.setattr(coarsest, "ENTRIES", 1.0)
-    assert solve_coarsest(CoarseGraph(L), 5, 8, 1e-6) is None
+    assert solve_coarsest(CoarseGraph(L, settings), 5, 8, 1e-6) is None
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, CoarsestSettings(factorised=100)])
+def test_a_coarse_graph_counts_the_frequencies_up_to_a_cutoff(settings):
+    """By about a tenth, whether the first coarse graph can be factorised or a coarser one."""
+    L = sparse(grid(61, 43))
+    lam = torch.linalg.eigvalsh(L.to_dense())
+    smoother = Filter(8, 8 / 30, 8.0, 0.0)
+    level = aggregate(L, torch.ones(L.n, dtype=torch.float64), smoother.low / 2)
+    for k in (5, 20):
+        cutoff = float(lam[k - 1] + lam[k]) / 2
+        counted = coarse_count(L, level, CoarseGraph(level.coarse, settings), cutoff, smoother)
+        assert abs(counted - k) <= max(1, k // 5)
 
 
 def test_signed_graphs_are_shifted_above_zero():
@@ -79,8 +91,8 @@ def test_signed_graphs_are_shifted_above_zero():
 def test_a_few_hundred_nodes_are_factorised_however_much_that_fills():
     """Solves with the factor are what a finer graph's answer is corrected by."""
     L = as_operator(make("sbm20", 700, 0))
-    assert coarsest.DECOMPOSED < L.n <= coarsest.SMALL
-    assert coarsest.estimate_fill(L).entries > coarsest.ENTRIES * L.n
+    assert SETTINGS.decomposed < L.n <= SETTINGS.any_fill
+    assert estimate_fill(L).entries > SETTINGS.fill * L.n
     found = solve_coarsest(CoarseGraph(L), 20, 24, 1e-10)
     torch.testing.assert_close(found.theta[:20], torch.linalg.eigvalsh(L.to_dense())[:20], atol=1e-9, rtol=1e-6)
     y = torch.randn(L.n, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -8,7 +8,7 @@ from scipy.spatial import cKDTree
 
 import krylow as kl
 from krylow.certificate import Status
-from krylow.solvers import multigrid as multilevel
+from krylow.solvers._cycles import TwoGrid
 from krylow_lab.large.graphs import make
 
 F64 = torch.float64
@@ -165,21 +165,39 @@ def test_copies_that_are_coarsened_in_another_order_are_not_missed():
         assert found.status == Status.NO_GAP or error(found.basis, U, k) <= 1e-3
 
 
-def test_cycles_that_do_not_pay_with_one_guard_are_tried_with_more(monkeypatch):
-    widths, run = [], multilevel.run_cycles
+def test_parts_without_a_connection_are_coarsened_unlike_each_other():
+    """Coarse eigenvalues are not in the order of the fine ones, and nothing corrects a missing one."""
+    rng = np.random.default_rng(7)
+    parts = [rng.random((300, 2)) for _ in range(12)]
+    near = [cKDTree(points).query(points, 7)[1] for points in parts]
+    rows = [np.stack([np.repeat(part[:, 0], 6), part[:, 1:].ravel()]) + 300 * i for i, part in enumerate(near)]
+    ends = np.concatenate(rows, axis=1)
+    W = scipy.sparse.csr_array((np.ones(ends.shape[1]), tuple(ends)), shape=(3600, 3600))
+    L = kl.laplacian(W.maximum(W.T).tocsr())
+    _, U = np.linalg.eigh(L.to_scipy().toarray())
+    for k in (14, 18, 21, 25):  # 21 within the accuracy of the estimate: a missing vector would be an error of 1 / k
+        found = kl.subspace(L, k, method="multilevel")
+        assert found.status == Status.NO_GAP or error(found.basis, U, k) <= (4e-3 if k == 21 else 1e-3)
+        found = kl.subspace(L, k, method="multilevel", tol=1e-6)
+        assert found.status == Status.NO_GAP or error(found.basis, U, k) <= 1e-6
 
-    def tried(block, *arguments, **options):
-        widths.append(block.X.shape[1])
-        return None if len(widths) == 1 else run(block, *arguments, **options)
 
-    monkeypatch.setattr(multilevel, "run_cycles", tried)
+def test_cycles_that_do_not_converge_with_one_guard_are_tried_with_more(monkeypatch):
+    widths, run = [], TwoGrid.run
+
+    def tried(cycles):
+        widths.append(cycles.block.X.shape[1])
+        return None if len(widths) == 1 else run(cycles)
+
+    monkeypatch.setattr(TwoGrid, "run", tried)
     L = make("grid", 6000, 0)
     found = kl.subspace(L, 7, method="multilevel", tol=1e-6)
     assert widths == [8, 16]
     assert found.status is Status.CONVERGED
     widths.clear()
-    kl.subspace(L, 11, method="multilevel", tol=1e-3)  # five guards: sweeps go on
+    found = kl.subspace(L, 11, method="multilevel", tol=1e-3)  # five guards: sweeps go on
     assert widths == [16]
+    assert "then Chebyshev sweeps" in found.why
 
 
 @pytest.mark.parametrize(("seed", "k"), [(0, 6), (1, 4), (2, 6), (3, 15)])
@@ -194,3 +212,37 @@ def test_errors_are_not_underrated_where_there_are_self_loops(seed, k):
         found = kl.subspace(L, k, method="multilevel", tol=tol)
         assert found.status == Status.CONVERGED
         assert error(found.basis, U, k) <= float(found.error_bound)
+
+
+def test_why_says_what_was_done():
+    few = kl.subspace(kl.laplacian(neighbours(300)), 4, method="multilevel")
+    assert "coarsest level, which is decomposed" in few.why
+    assert few.certificate.proved
+    batch = kl.subspace(kl.laplacian(torch.ones(2, 500, 500) - torch.eye(500)), 1, method="multilevel")
+    assert "graphs of a batch are decomposed" in batch.why
+    assert "all are decomposed" in kl.subspace(kl.laplacian(neighbours(500)), 200, method="multilevel").why
+    assert "Chebyshev sweeps alone" in kl.subspace(kl.laplacian(neighbours(420)), 20, method="multilevel").why
+    assert "two-grid cycles of 8 vectors" in kl.subspace(kl.laplacian(neighbours(2000)), 4, method="multilevel").why
+
+
+@pytest.mark.parametrize("n", [700, 1500, 2500])
+def test_it_is_the_same_algorithm_at_every_size(n):
+    """Two-grid cycles on either side of the size up to which certificates are proved."""
+    L = make("grid", n, 0)
+    _, U = truth(L, 4)
+    found = kl.subspace(L, 4, method="multilevel", tol=1e-6)
+    assert found.products > 0
+    assert "two-grid cycles" in found.why
+    assert error(found.basis, U, 4) <= 1e-6
+
+
+def test_its_settings_are_those_of_the_method():
+    L = kl.laplacian(neighbours())
+    lam, U = truth(L.to_scipy(), 12)
+    k = int(np.argmax(np.diff(lam[4:12]))) + 5
+    for settings in ({"degree": 3}, {"block": k + 1}, {"cycles": 1}):
+        solver = kl.solvers.Multilevel(**settings)
+        found = kl.subspace(L, k, method=solver)
+        assert found.status == Status.CONVERGED
+        assert error(found.basis, U, k) <= 1e-3
+    assert "1 two-grid cycles" in found.why

@@ -79,6 +79,8 @@ class Ritz:
         The solver's error estimate, where it is sharper than these residuals give.
     kept
         With a cutoff: how many of the pairs are up to it; None: k was given.
+    how
+        In words what the solver did, where it chose on the way.
     """
 
     theta: Tensor
@@ -87,6 +89,7 @@ class Ritz:
     interrupted: bool = False
     evidence: Evidence | None = None
     kept: int | None = None
+    how: str = ""
 
     def to(self, dtype: torch.dtype) -> Ritz:
         """Return the pairs in a dtype."""

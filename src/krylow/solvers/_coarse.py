@@ -1,10 +1,10 @@
-r"""The lowest frequencies of a coarse graph, by decomposition or from a factor.
+r"""The coarsest graph: its lowest eigenpairs, and how many frequencies lie below a cutoff.
 
-A coarse graph of some hundred nodes is decomposed. One of some ten thousand nodes whose factor stays sparse, as that
-of a surface does, is factorised: Lanczos on the inverse finds its lowest frequencies, and the same factor serves
-the solves by which a finer graph's answer is corrected. What a coarse answer lacks, no finer graph would miss: a
-recurrence of few starts finds few copies of a repeated frequency, and the gap behind those looks like any other. So the
-frequencies below the cut are counted, by the signs of the pivots there (Sylvester).
+A graph of some hundred nodes is decomposed. One of some ten thousand nodes whose factor is sparse is factorised:
+shift-invert Lanczos finds its lowest eigenpairs, and the same factor preconditions the coarse corrections of the finer
+graph. An eigenvector that the coarse solve misses would be missed on every finer graph, and a Krylov sequence of few
+starting vectors contains few copies of a repeated eigenvalue. So the eigenvalues below the cut are counted by the
+inertia of the shifted matrix (Sylvester's law), and as many starting vectors are added as are missing.
 """
 
 from __future__ import annotations
@@ -18,134 +18,166 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from krylow.krylov.chebyshev import chebyshev_filter
 from krylow.linalg.eigh import lowest_eigenpairs
-from krylow.linalg.elimination import Factor
+from krylow.linalg.elimination import Factor, Inertia
 from krylow.linalg.fill import estimate_fill
-from krylow.operators import SparseOperator
+from krylow.operators import Operator, SparseOperator
+from krylow.solvers._aggregation import Aggregation, aggregate
+from krylow.solvers._filter import Filter
 from krylow.solvers._inverse_lanczos import InverseLanczos
 
-#: Graphs of up to this many nodes are decomposed.
-DECOMPOSED = 400
-#: Graphs of up to this many nodes are factorised if a row of the factor has at most this many entries by estimate, and
-#: up to the third whatever it has.
-FACTORISED, ENTRIES, SMALL = 40_000, 80.0, 1000
-#: The shift below the spectrum, over its top.
-SHIFT = 1e-6
-#: Least starts of Lanczos' recurrence, as many copies of a repeated frequency being found for sure, and frequencies a
-#: start: those of one step go through the factor together.
-STARTS, PER_START = 3, 7
-#: Steps between two looks at the error, and most restarts' worth of steps.
-LOOK, MOST = 6, 40
-#: Frequencies are counted behind the first gap from the k-th on that is this part of them, or else behind the widest.
-APART = 1e-3
+
+@dataclass(frozen=True)
+class CoarsestSettings:
+    """Settings of the coarse solve."""
+
+    decomposed: int = 400  #: most nodes of a graph that is decomposed
+    factorised: int = 40_000  #: most nodes of one that is factorised,
+    fill: float = 80.0  #: if a row of its factor has at most this many entries by estimate,
+    any_fill: int = 1000  #: or up to this many nodes whatever the fill
+    shift: float = 1e-6  #: shift below the spectrum, over its upper bound
+    starts: int = 3  #: least starting vectors of Lanczos: as many copies of an eigenvalue are found in any case;
+    values_per_start: int = 7  #: and at least one for so many wanted values
+    check_every: int = 6  #: steps between two convergence tests
+    gap: float = 1e-3  #: eigenvalues are counted behind the first gap from the k-th on that is this part of them
+
+
+SETTINGS = CoarsestSettings()
 
 
 @dataclass(frozen=True)
 class Coarsest:
-    """The lowest frequencies of a coarse graph.
+    """The lowest eigenpairs of a coarse graph."""
 
-    Attributes
-    ----------
-    theta, V
-        ``(s,)`` and ``(n, s)`` float64, ascending.
-    inverse
-        An approximate inverse on blocks ``(n, c)``, symmetric positive definite; None: none is known.
-    """
-
-    theta: Tensor
-    V: Tensor
-    inverse: Callable[[Tensor], Tensor] | None = None
+    theta: Tensor  #: ``(s,)`` float64, ascending
+    V: Tensor  #: ``(n, s)`` float64
+    inverse: Callable[[Tensor], Tensor] | None = None  #: approximate inverse on blocks ``(n, c)``, positive definite
 
 
 class CoarseGraph:
-    """A coarse graph with the factor that counts and solves on it, made once.
+    """A coarse Laplacian with the factor that counts and solves on it, made once."""
 
-    Parameters
-    ----------
-    operator
-        Its Laplacian.
-    """
-
-    def __init__(self, operator: SparseOperator) -> None:
-        self.operator = operator
+    def __init__(self, operator: SparseOperator, settings: CoarsestSettings = SETTINGS) -> None:
+        self.operator, self.settings = operator, settings
 
     @cached_property
     def is_factorised(self) -> bool:
         """Whether it is small enough for a factor."""
-        C = self.operator
-        if C.n > FACTORISED or C.device.type != "cpu":
+        C, settings = self.operator, self.settings
+        if C.n > settings.factorised or C.device.type != "cpu":
             return False
-        return C.n <= SMALL or estimate_fill(C).entries <= ENTRIES * C.n
+        return C.n <= settings.any_fill or estimate_fill(C).entries <= settings.fill * C.n
 
     @cached_property
     def factor(self) -> tuple[float, Any, Factor]:
         """A small shift, the matrix with that added, and a factor of it."""
         low, high = (float(bound) for bound in self.operator.gershgorin())
-        shift = SHIFT * high - min(low, 0.0)
+        shift = self.settings.shift * high - min(low, 0.0)
         matrix = self.operator.to_scipy()
         matrix.setdiag(matrix.diagonal() + shift)
         return shift, matrix, Factor(matrix)
 
+    def below(self, at: float) -> Inertia:
+        """Return the number of eigenvalues of the shifted matrix below ``at``."""
+        _, matrix, factor = self.factor
+        shifted = matrix.copy()
+        shifted.setdiag(matrix.diagonal() - at)
+        return factor.inertia(shifted)
+
 
 def solve_coarsest(graph: CoarseGraph, k: int, width: int, tol: float) -> Coarsest | None:
-    """Return the ``width`` lowest frequencies in float64, the first k with a squared error of at most ``tol``.
+    """Return the ``width`` lowest eigenpairs in float64, the first k with a squared error of at most ``tol``.
 
     None where the graph is too large for it.
     """
     C = graph.operator
-    if C.n <= max(DECOMPOSED, 3 * width):
+    if C.n <= max(graph.settings.decomposed, 3 * width):
         return Coarsest(*lowest_eigenpairs(C.to_dense(), width))
     if not graph.is_factorised:
         return None
-    shift, matrix, factor = graph.factor
-    found = _lanczos(factor, matrix, k, width, tol)
+    shift, _, factor = graph.factor
+    found = _shift_invert(graph, k, width, tol)
     if found is None:
         return None
     values, vectors = found
+    return Coarsest(
+        torch.from_numpy(1 / values - shift),
+        torch.from_numpy(vectors),
+        lambda Y: torch.from_numpy(factor.solve(Y.numpy())),
+    )
 
-    def inverse(Y: Tensor) -> Tensor:
-        return torch.from_numpy(factor.solve(Y.numpy()))
 
-    return Coarsest(torch.from_numpy(1 / values - shift), torch.from_numpy(vectors), inverse)
-
-
-def _lanczos(factor: Factor, matrix: Any, k: int, width: int, tol: float) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the largest values of the inverse and their vectors, or None where they do not converge."""
-    n = matrix.shape[0]
+def _shift_invert(graph: CoarseGraph, k: int, width: int, tol: float) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the largest eigenvalues of the inverse and their vectors, or None where Lanczos does not converge."""
+    _, matrix, factor = graph.factor
+    n, settings = matrix.shape[0], graph.settings
     size = min(n, 3 * width + 24)
     rng, none = np.random.default_rng(0), np.empty((0, n))
     iteration = InverseLanczos(factor.solve, None, none, size, 2 * width, rng)
-    # Where nothing can be counted, there are as many starts as frequencies can be copies of one.
-    starts = max(STARTS, width // PER_START) if factor.counts else width
+    # Where no inertia is affordable, as many starting vectors as an eigenvalue can have wanted copies.
+    starts = max(settings.starts, width // settings.values_per_start) if factor.counts else width
     iteration.start(starts)
-    for step in range(MOST * size):
+    for step in range(40 * size):
         if not iteration.advance():
             return None
-        if step % max(LOOK, width // 5) or iteration.expanded <= width + starts:
+        if step % max(settings.check_every, width // 5) or iteration.expanded <= width + starts:
             continue
         values, Y, residuals = iteration.ritz()
         gaps = values[:k] - values[k] - residuals[k]
-        if gaps[-1] > 0 and np.square(residuals[:k] / gaps).mean() <= tol:
-            missed = _missed(factor, matrix, 1 / values[:width], k) if factor.counts else 0
-            if missed == 0:
+        if gaps[-1] > 0 and np.square(residuals[:k] / gaps).mean() <= tol:  # Davis and Kahan
+            missing = _missing(graph, 1 / values[:width], k) if factor.counts else 0
+            if missing == 0:
                 return values[:width].copy(), np.ascontiguousarray(iteration.vectors(Y[:, :width]))
-            if missed is None or starts + missed > width:
+            if missing is None or starts + missing > width:
                 return None
-            iteration.start(missed)
-            starts += missed
+            iteration.start(missing)
+            starts += missing
     return None
 
 
-def _missed(factor: Factor, matrix: Any, theta: np.ndarray, k: int) -> int | None:
-    """Return how many frequencies of a matrix are not among those found, ascending, below a gap from the k-th on.
+def _missing(graph: CoarseGraph, theta: np.ndarray, k: int) -> int | None:
+    """Return how many eigenvalues of the shifted matrix below a gap from the k-th on are not among those found.
 
-    None where rounding covers that.
+    The gap is the first clear one, or else the widest. None where it is within the rounding of the count.
     """
     gaps = np.diff(theta[k - 1 :])
-    wide = np.flatnonzero(gaps > APART * theta[k - 1 : -1])
-    below = int(wide[0] if wide.size else np.argmax(gaps))
-    at = theta[k - 1 + below] + gaps[below] / 2
-    shifted = matrix.copy()
-    shifted.setdiag(matrix.diagonal() - at)
-    count = factor.inertia(shifted)
+    clear = np.flatnonzero(gaps > graph.settings.gap * theta[k - 1 : -1])
+    below = int(clear[0] if clear.size else np.argmax(gaps))
+    count = graph.below(theta[k - 1 + below] + gaps[below] / 2)
     return max(0, count.below - (k + below)) if count.rounding < gaps[below] / 2 else None
+
+
+def coarse_count(A: Operator, level: Aggregation, graph: CoarseGraph, cutoff: float, smoother: Filter) -> int | None:
+    r"""Estimate how many eigenvalues of A are up to a cutoff; None where no coarse graph is factorised.
+
+    Aggregation overestimates a low eigenvalue by a factor $\tau$, measured on four of the lowest coarse vectors, which
+    are prolonged and smoothed. The count is the inertia of $L_c - \tau \omega I$, of a graph that is made coarser until
+    it can be factorised.
+    """
+    while not graph.is_factorised:
+        fine = level.coarse.n
+        level = level.then(aggregate(level.coarse, level.vector, smoother.low / 2))
+        if level.coarse.n > 0.9 * fine:
+            return None
+        graph = CoarseGraph(level.coarse, graph.settings)
+    shift, _, factor = graph.factor
+    if not factor.counts:
+        return None
+    unit = torch.nn.functional.normalize(level.vector.double(), dim=0)[:, None].numpy()
+    V = np.random.default_rng(0).standard_normal((level.coarse.n, 4))
+    for _ in range(3):  # inverse iterations
+        V = factor.solve(np.linalg.qr(V - unit @ (unit.T @ V))[0])
+    V = np.linalg.qr(V - unit @ (unit.T @ V))[0]
+    return graph.below(shift + _overestimation(A, level, torch.from_numpy(V), smoother) * cutoff).below
+
+
+def _overestimation(A: Operator, level: Aggregation, V: Tensor, smoother: Filter) -> float:
+    """Return the median ratio, from 1 to 100, of Rayleigh quotients of coarse vectors before and after smoothing."""
+    one = torch.ones((), dtype=A.dtype, device=A.device)
+    low, high = one * smoother.low, one * smoother.high
+    Y = chebyshev_filter(A, level.prolong(V).to(A.dtype), smoother.degree, low, high, 0 * one)
+    smooth = (Y * (A @ Y)).sum(0).double() / Y.square().sum(0).double()
+    coarse = (V * (level.coarse.double() @ V)).sum(0)
+    tiny = torch.finfo(torch.float64).tiny
+    return float((coarse / smooth.clamp(min=tiny)).median().clamp(1, 100))

@@ -16,7 +16,7 @@ from krylow._random import gaussian
 from krylow.linalg.eigh import lowest_eigenpairs
 from krylow.linalg.row_blocks import orthonormalize_
 from krylow.operators import SparseOperator
-from krylow.solvers._aggregation import joined
+from krylow.solvers._aggregation import galerkin
 
 
 def community_block(
@@ -50,7 +50,7 @@ def community_block(
     structured = min(count, columns - random)
     if structured < k:
         return None
-    level = joined(L, vector, labels.cpu().numpy(), count)
+    level = galerkin(L, vector, labels.cpu().numpy(), count)
     theta, V = lowest_eigenpairs(level.coarse.to_dense(), count)
     if count > k and float(theta[k]) < 2 * float(theta[k - 1]):
         return None

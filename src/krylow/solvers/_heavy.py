@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from krylow.operators import SparseOperator
-from krylow.solvers._aggregation import Aggregation, joined
+from krylow.solvers._aggregation import Aggregation, galerkin
 
 
 def contracted(L: SparseOperator, vector: Tensor, weight: float) -> Aggregation | None:
@@ -35,4 +35,4 @@ def contracted(L: SparseOperator, vector: Tensor, weight: float) -> Aggregation 
     row = np.searchsorted(crow, heavy, side="right") - 1
     edges = csr_array((np.ones(heavy.size, dtype=np.int8), (row, col[heavy])), shape=(L.n, L.n))
     count, labels = connected_components(edges, directed=False)
-    return joined(L, vector.double(), labels, count)
+    return galerkin(L, vector.double(), labels, count)

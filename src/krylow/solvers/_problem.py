@@ -183,6 +183,7 @@ class Solver(ABC):
                 found = replace(from_pairs(L, problem.k, pairs, (0, 0), why), tol=problem.tol)
                 if found.status not in (Status.CONVERGED, Status.NO_GAP):
                     pairs = self.solve(replace(problem, start=None))
+        why = f"{why}; {pairs.how}" if pairs.how else why
         return from_pairs(L, problem.k, pairs, (L.products - before[0], L.passes - before[1]), why)
 
 
