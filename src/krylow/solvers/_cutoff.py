@@ -3,7 +3,7 @@ r"""All frequencies of one large graph up to a cutoff: counted, then solved for 
 How many frequencies lie up to the cutoff $\omega$ is not known before.
 
 - Where "shift_invert" has a sparse factor, its inertia at $\omega$ counts them (Sylvester), which proves the number.
-- "multilevel" counts them on its coarser graph (:mod:`krylow.solvers._coarse_count`), "chebyshev" estimates the trace
+- "multilevel" counts them on a coarse graph (:mod:`krylow.solvers._coarse`), "chebyshev" estimates the trace
   of a step function by random probes, and so does "davidson" where degrees are alike; else it counts the negative
   frequencies of its pencil with the shift $\omega$. These are estimates, which set the width of a block: its own Ritz
   values then say how many are kept, sweep by sweep. It is made wider where too few guard vectors remain, and iterated
