@@ -73,7 +73,7 @@ def square(x: Tensor, what: str) -> Tensor:
 
 def finite(x: Tensor, what: str) -> Tensor:
     """Check that every entry is finite."""
-    # A finite sum has finite terms only, and needs no room; one of finite terms may still overflow.
+    # A finite sum has finite terms only, and needs no memory; one of finite terms may still overflow.
     if not torch.isfinite(x.detach().sum()) and not torch.isfinite(x).all():
         bad = int((~torch.isfinite(x)).sum())
         raise InputError(f"{what} must be finite, got {bad} NaN or infinite entries: drop or replace them first.")
@@ -138,7 +138,7 @@ def asymmetric(gap: float, what: str) -> InputError:
 
 
 def not_a_laplacian(diagonal: Tensor, off_diagonal: Tensor, row_sums: Tensor) -> None:
-    """Refuse a Laplacian where an adjacency is expected, as far as it can be told."""
+    """Refuse a Laplacian where an adjacency is expected, as far as its entries show it."""
     size = diagonal.abs().amax()
     noise = SYMMETRY_EPS * torch.finfo(diagonal.dtype).eps * size
     if (
@@ -216,7 +216,7 @@ def signal(x: Any, batch_shape: torch.Size, n: int, dtype: torch.dtype, device: 
     """Return a signal ``(n,)``, ``(n, c)`` or ``(*batch, n, c)`` in the dtype of the operator it is filtered with."""
     x = numbers(x, "the signal")
     if x.is_complex():
-        raise InputError(f"the signal must be real, got {x.dtype}: filter real and imaginary part apart.")
+        raise InputError(f"the signal must be real, got {x.dtype}: filter real and imaginary part separately.")
     given, x = x, x.to(device or x.device, dtype)
     length = x.shape[-1] if x.ndim == 1 else x.shape[-2] if x.ndim >= 2 else 0
     if length != n:

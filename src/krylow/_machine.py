@@ -24,7 +24,7 @@ def versions() -> dict[str, str | None]:
 
 
 def machine() -> dict[str, Any]:
-    """Return what decides the speed, and nothing that tells whose machine it is: no host name, no user, no path."""
+    """Return what decides the speed, and nothing that shows whose machine it is: no host name, no user, no path."""
     import torch
 
     return {

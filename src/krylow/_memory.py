@@ -32,10 +32,6 @@ def arrays(*wanted: tuple[int | tuple[int, ...], Any]) -> list[np.ndarray]:
     ]
 
 
-def discard(x: np.ndarray) -> None:
-    """Do nothing."""
-
-
 def trim(beside: Tensor) -> None:
     """Do nothing."""
 

@@ -234,13 +234,13 @@ def check_laplacian(M: Any) -> None:
         return
     _check_sizes(M, M.data)
     diagonal, sums = M.diagonal(), M @ np.ones(M.shape[0], dtype=M.dtype)
-    # Nearly always: rows that sum to zero, beside the diagonal alone, which is less than the moduli of a row.
+    # Nearly always: rows that sum to zero relative to the diagonal alone, which is less than the moduli of a row.
     if not ((np.abs(sums) <= BALANCE * np.abs(diagonal)).all() and diagonal.any()):
         _check_each(M, diagonal, sums)
 
 
 def _balanced(M: Tensor) -> bool:
-    """Whether all rows sum to zero beside their diagonal, which has no zero, and no sum comes near an overflow."""
+    """Whether all rows sum to zero relative to their diagonal, which has no zero, and no sum is near an overflow."""
     share = (M.sum(-1) / M.diagonal(dim1=-2, dim2=-1)).abs().max()  # NaN where there is an isolated node
     return float(share) <= BALANCE and math.isfinite(torch.linalg.vector_norm(M))
 

@@ -44,7 +44,7 @@ def thread_count() -> int:
 def sharing() -> Iterator[None]:
     """Inside, libraries run on the thread that calls them, and rows are shared among as many threads as torch had.
 
-    torch keeps its setting for each thread apart, so that other threads of a program go on as they were. The libraries
+    torch keeps a setting for each thread, so that other threads of a program go on as they were. The libraries
     below numpy and scipy do not: theirs is the program's, and the first of several threads inside lowers it.
 
     >>> with sharing():

@@ -127,7 +127,7 @@ def subspace(
         method, why = choose(L, k or (smallest if smallest <= PROOF_LIMIT else 1), weights, profile)
     solver = solver_of(method, m, weights)
     problem = Problem(L, k or 1, profile, tol, generator, max_products, callback, start=_start(L, start))
-    with L.counted_apart():
+    with L.counted_separately():
         found = solver.subspace(problem) if k is not None else up_to(problem, float(cutoff or 0.0), solver)
     return replace(found, method=solver.name, why="; ".join(filter(None, (note, why, found.why))), tol=tol)
 

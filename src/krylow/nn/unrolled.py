@@ -169,7 +169,7 @@ class UnrolledLanczos(nn.Module):
         L, note = operator_and_note(L)
         steps = f"{self.m} relaxed steps from {type(self.probe).__name__}" + ("" if L.psd else _shifted(L))
         factor = power_of_two(L)
-        with L.counted_apart():
+        with L.counted_separately():
             products, passes = L.products, L.passes
             theta, basis, _ = ritz(self._krylov(L, factor, z, generator), self.k)
             products, passes = L.products - products, L.passes - passes

@@ -104,13 +104,13 @@ class Operator(ABC):
     def passes(self, value: int) -> None:
         self._add(0, value - self.passes)
 
-    def counted_apart(self) -> AbstractContextManager[None]:
+    def counted_separately(self) -> AbstractContextManager[None]:
         """Count separately from other threads that use the same operator, and add to its totals at the end.
 
         >>> import torch
         >>> from krylow.operators import DenseOperator
         >>> L = DenseOperator(torch.eye(2))
-        >>> with L.counted_apart():
+        >>> with L.counted_separately():
         ...     before = L.products
         ...     _ = L @ torch.ones(2)
         ...     L.products - before
@@ -179,7 +179,7 @@ class Operator(ABC):
         if not isinstance(X, Tensor) or X.dtype != self.dtype:
             block = _checks.numbers(X, "a block")
             if block.is_complex():
-                raise InputError(f"a block must be real, got {block.dtype}: multiply real and imaginary part apart.")
+                raise InputError(f"a block must be real, got {block.dtype}: multiply both parts separately.")
             return _checks.as_given(self @ block.to(self.device, self.dtype), X)
         if X.ndim == 1 and not self.batch_shape:
             return (self @ X[:, None])[:, 0]
