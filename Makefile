@@ -27,6 +27,10 @@ $(STAMP): pyproject.toml lab/pyproject.toml constraints.txt $(NATIVE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch -e '.[$(EXTRAS)]' -e lab
 	@touch $@
 
+native: $(STAMP)  ## build the compiled extension into src/krylow, once more after a change of native/
+	cmake -S native -B build/native -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DKRYLOW_WERROR=ON
+	cmake --build build/native --parallel
+
 lint: setup  ## style, types and the order of the layers
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
@@ -47,6 +51,15 @@ test-lowest:  ## the fast tests with the lowest versions that are allowed (torch
 soak: setup  ## random graphs against LAPACK for SECONDS (3600), into results/soak; goes on where it was
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/soak/run.py --seconds $(or $(SECONDS),3600) --seed $(or $(SEED),0) --out results/soak
 
+test-native-asan: setup  ## the tests of the extension, built with AddressSanitizer and UndefinedBehaviorSanitizer
+	native/asan.sh $(abspath $(BIN)/python) -m pytest -q -p no:cacheprovider tests/native
+
+test-wheel: setup  ## build a wheel, install it into an empty environment without a compiler, run the contract tests there
+	native/wheel.sh $(abspath $(BIN)/python)
+
+test-arm:  ## the kernels on ARM: cross-compiled, run by an emulator (Debian: g++-aarch64-linux-gnu, qemu-user)
+	native/arm.sh
+
 reproduce: setup  ## train and measure the paper's table 1
 	$(BIN)/krylow reproduce table1
 
@@ -64,5 +77,5 @@ format: setup  ## rewrite the code in the house format
 	$(BIN)/ruff format $(CODE)
 
 clean:  ## remove .venv, caches and built files
-	rm -rf $(VENV) .venv-lowest build dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest src/krylow/_native*.so build dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
