@@ -140,28 +140,4 @@ Coarse<I> coarsen(const Rows<I>& L, const V* values, const N* labels, const Vect
     return {std::move(rows), std::move(columns), std::move(entries)};
 }
 
-// The same as a dense matrix (count, count), for few aggregates: most entries of a row are in its own.
-template <class I, class V, class N, class Vector>
-Array<double> coarsen_dense(const Rows<I>& L, const V* values, const N* labels, const Vector& v,
-                            const double* sizes, Size count) {
-    Array<double> total(count * count, 0.0);
-    for (Size i = 0; i < L.n; ++i) {
-        const Size a = labels[i];
-        double own = 0;
-        for (Size p = L.crow[i]; p < L.crow[i + 1]; ++p) {
-            const Size j = L.col[p];
-            const double part = static_cast<double>(values[p]) * v[j];
-            if (labels[j] == a)
-                own += part;
-            else
-                total[a * count + labels[j]] += v[i] * part;
-        }
-        total[a * count + a] += v[i] * own;
-    }
-    for (Size a = 0; a < count; ++a) {
-        for (Size b = 0; b < count; ++b) total[a * count + b] = total[a * count + b] / sizes[b] / sizes[a];
-    }
-    return total;
-}
-
 }  // namespace krylow

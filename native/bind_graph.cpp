@@ -182,21 +182,6 @@ nb::object coarsen(const In& crow, const In& col, const In& values, const In& la
     return found;
 }
 
-nb::object coarsen_dense(const In& crow, const In& col, const In& values, const In& labels, const In& v,
-                         const In& sizes) {
-    Array<double> total(0);
-    const Size count = length(sizes, "sizes");
-    with_matrix<float, double>(crow, col, values, [&](auto rows, auto* own) {
-        const auto* const lengths = entries<double>(sizes, "sizes", {count});
-        const Strided vector = strided(v, rows.n, "v");
-        with_labels(labels, rows.n, count, [&](auto* own_labels) {
-            const nb::gil_scoped_release unlocked;
-            total = krylow::coarsen_dense(rows, own, own_labels, vector, lengths, count);
-        });
-    });
-    return to_numpy(std::move(total), {count, count});
-}
-
 void add_squares(const In& labels, const In& v, const Out& total) {
     const Size n = length(labels, "labels"), count = length(total, "total");
     auto* const sums = entries<double>(total, "total", {count});
@@ -279,8 +264,6 @@ void bind_graph(nb::module_& m) {
           "Return the aggregate of each node and their number.");
     m.def("coarsen", &python::coarsen, arg("crow"), arg("col"), arg("values"), arg("labels"), arg("v"), arg("sizes"),
           "Return the rows, columns and values of P^T L P.");
-    m.def("coarsen_dense", &python::coarsen_dense, arg("crow"), arg("col"), arg("values"), arg("labels"), arg("v"),
-          arg("sizes"), "Return P^T L P as a dense matrix.");
     m.def("add_squares", &python::add_squares, arg("labels"), arg("v"), arg("total"),
           "Add the squares of v on each aggregate to `total`.");
     m.def("restrict", &python::restrict, arg("labels"), arg("v"), arg("sizes"), arg("X"), arg("total"), "Add P^T X to `total`.");

@@ -88,7 +88,7 @@ Product<I, V, X, O> product_of(const Pattern& pattern, const In& values, const I
 }
 
 void three_term(const Pattern& pattern, const In& values, const In& X, const std::optional<In>& Y, const Out& out,
-                double a, double b, double c, int threads, Size start, Size stop) {
+                double a, double b, double c, int threads) {
     with_types(pattern, values, X, [&](auto index, auto value, auto number) {
         using I = typename decltype(index)::type;
         using V = typename decltype(value)::type;
@@ -102,10 +102,6 @@ void three_term(const Pattern& pattern, const In& values, const In& X, const std
         if (m.out < m.x + pattern.rows * m.columns && m.x < m.out + pattern.rows * m.columns)
             refuse("out", "an array that shares no memory with X");
         const nb::gil_scoped_release unlocked;
-        if (start != 0 || stop >= 0) {
-            KRYLOW_CALL(multiply_rows, m, std::clamp<Size>(start, 0, pattern.rows), std::clamp<Size>(stop, 0, pattern.rows));
-            return;
-        }
         share_rows(m.crow, pattern.rows, m.columns, threads,
                    [&](Size start, Size stop) { KRYLOW_CALL(multiply_rows, m, start, stop); });
     });
@@ -166,7 +162,7 @@ void bind_product(nb::module_& m) {
         .def_ro("rows", &python::Pattern::rows, "The number of rows.")
         .def_ro("entries", &python::Pattern::count, "The number of entries.");
     m.def("three_term", &python::three_term, nb::arg("pattern"), nb::arg("values"), nb::arg("X"), nb::arg("Y").none(),
-          nb::arg("out"), nb::arg("a"), nb::arg("b"), nb::arg("c"), nb::arg("threads") = 1, nb::arg("start") = 0, nb::arg("stop") = -1,
+          nb::arg("out"), nb::arg("a"), nb::arg("b"), nb::arg("c"), nb::arg("threads") = 1,
           "Write a L X + b X + c Y to `out`, which may be Y; None: no Y.");
     m.def("exact_rows", &python::exact_rows, nb::arg("pattern"), nb::arg("values"), nb::arg("X"), nb::arg("start"),
           nb::arg("stop"), nb::arg("out"), "Write rows `start` to `stop` of L X to `out` in float64.");

@@ -99,9 +99,8 @@ def test_labels_orders_and_trees_that_do_not_fit():
     matrix = CROW, COL, V
     for labels in ([0, 1, 2], [0, -1, 1], [0, 1]):
         labels = np.array(labels, np.int32)
-        for call in (_native.coarsen, _native.coarsen_dense):
-            with pytest.raises(REFUSED):
-                call(*matrix, labels, ones, sizes)
+        with pytest.raises(REFUSED):
+            _native.coarsen(*matrix, labels, ones, sizes)
         for call, blocks in [
             (_native.restrict, (np.ones((3, 2)), np.ones((2, 2)))),
             (_native.prolong, (np.ones((2, 2)), np.ones((3, 2)))),
@@ -182,7 +181,6 @@ def test_malformed_rows_never_crash(data):
         lambda: _native.mirror_balance(crow, col, values.view(np.uint64)),
         lambda: _native.aggregate(crow, col, values, 0.1, 0.5),
         lambda: _native.coarsen(crow, col, values, numbers, ones, sizes),
-        lambda: _native.coarsen_dense(crow, col, values, numbers, ones, sizes),
         lambda: _native.eliminate(crow, col, values, 0.1, 9.0, 64),
         lambda: _native.minimum_degree(crow, col, 40),
         lambda: _native.tree_and_counts(crow, col, numbers, place),

@@ -114,7 +114,6 @@ def test_aggregates(level, labels_type):
     coarse = scipy.sparse.csr_array((values, columns, rows), shape=(count, count))
     assert coarse.has_canonical_format
     np.testing.assert_allclose(coarse.toarray(), expected, atol=1e-12)
-    np.testing.assert_allclose(_native.coarsen_dense(*parts(L), labels, v, sizes), expected, atol=1e-12)
     for dtype, columns in [(np.float32, 5), (np.float64, 19), (np.float64, 1)]:
         rng = np.random.default_rng(1)
         X, Z = rng.standard_normal((200, columns)).astype(dtype), rng.standard_normal((count, columns)).astype(dtype)

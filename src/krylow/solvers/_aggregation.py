@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from krylow import _kernels
+from krylow import _native
 from krylow._memory import empty
 from krylow.operators import SparseOperator
 
@@ -38,14 +38,14 @@ class Aggregation:
         """Return the prolongation P Z ``(n, s)``, written to ``out``, perhaps of another dtype, if that is given."""
         X = empty(self.labels.numel(), Z.shape[1], dtype=Z.dtype, device=Z.device) if out is None else out
         if X.device.type == "cpu":
-            _kernels.graph.prolong(*self._host(), Z.to(X.dtype).contiguous().numpy(), X.numpy())
+            _native.prolong(*self._host(), Z.to(X.dtype).contiguous().numpy(), X.numpy())
             return X
         return X.copy_(self._gathered(Z, X.dtype))
 
     def subtract_(self, X: Tensor, Z: Tensor) -> Tensor:
         """Subtract P Z ``(n, s)`` from X in place, and return that."""
         if X.device.type == "cpu":
-            _kernels.graph.subtract(*self._host(), Z.to(X.dtype).contiguous().numpy(), X.numpy())
+            _native.subtract(*self._host(), Z.to(X.dtype).contiguous().numpy(), X.numpy())
             return X
         return X.sub_(self._gathered(Z, X.dtype))
 
@@ -53,7 +53,7 @@ class Aggregation:
         """Return the restriction P^T X ``(aggregates, s)`` in float64."""
         total = torch.zeros(self.coarse.n, X.shape[1], dtype=torch.float64, device=X.device)
         if X.device.type == "cpu":
-            _kernels.graph.restrict(*self._host(), X.contiguous().numpy(), total.numpy())
+            _native.restrict(*self._host(), X.contiguous().numpy(), total.numpy())
             return total
         return total.index_add_(0, self.labels.long(), X * self.weights[:, None])
 
@@ -79,20 +79,17 @@ def aggregate(L: SparseOperator, vector: Tensor, bound: float = 0.0, strong: flo
     removes.
     """
     crow, col = L.host_indices()
-    n = crow.size - 1
-    workspace = np.empty((5, n), np.int32), np.empty((2, n))
-    labels, count = _kernels.graph.aggregate(crow, col, L.values.detach().cpu().numpy(), strong, bound, *workspace)
-    return galerkin(L, vector, labels.copy(), count)  # a copy, for labels are a part of the workspace
+    labels, count = _native.aggregate(crow, col, L.values.detach().cpu().numpy(), strong, bound)
+    return galerkin(L, vector, labels, count)
 
 
 def galerkin(L: SparseOperator, vector: Tensor, labels: np.ndarray, count: int) -> Aggregation:
     """Return the coarsening by ``count`` given aggregates; L and its null vector as in :func:`aggregate`."""
     crow, col = L.host_indices()
     v, sums = vector.cpu().numpy(), np.zeros(count)
-    _kernels.graph.add_squares(labels, v, sums)
+    _native.add_squares(labels, v, sums)
     norms = np.sqrt(sums)
-    workspace = np.empty(col.size, col.dtype), np.empty(col.size)
-    rows = _kernels.graph.coarsen(crow, col, L.values.detach().cpu().numpy(), labels, v, norms, *workspace)
+    rows = _native.coarsen(crow, col, L.values.detach().cpu().numpy(), labels, v, norms)
     coarse = SparseOperator(*(torch.from_numpy(part).to(L.device) for part in rows), psd=L.psd)
     coarse.narrow(*L.gershgorin())  # the columns of P are orthonormal
     place = torch.from_numpy(labels).to(L.device)

@@ -1,5 +1,0 @@
-"""Gram-Schmidt."""
-
-from krylow._native import gram_schmidt
-
-__all__ = ["gram_schmidt"]
