@@ -24,11 +24,11 @@ import krylow as kl
 from krylow._random import gaussian
 from krylow.krylov.chebyshev import chebyshev_filter
 from krylow.krylov.lanczos import lanczos
+from krylow.krylov.restart import Restart, thick_restart
 from krylow.krylov.ritz import ritz, rotate
 from krylow.metrics import subspace_error
 from krylow.nn import UnrolledLanczos
 from krylow.operators import Operator
-from krylow.solvers.thick_restart import thick_restart
 from krylow_lab.records import Record, find
 from krylow_lab.table1.learned import load_task, probe_of, root_network
 
@@ -50,8 +50,8 @@ def classical(record: Record) -> list[Point]:
         return lambda L: ritz(lanczos(L, gaussian(L, 1), m, reorthogonalize=True), k)[1]
 
     def restarted(products: int) -> Method:
-        options = {"basis_size": 2 * k, "keep": k + k // 3, "max_products": products, "recheck": False}
-        return lambda L: thick_restart(L, gaussian(L, 1), k, **options).X[..., :k]
+        settings = Restart(2 * k, products, keep=k + k // 3, recheck=False)
+        return lambda L: thick_restart(L, gaussian(L, 1), k, settings).X[..., :k]
 
     def at_defaults(method: str) -> Method:
         return lambda L: kl.subspace(L, k, method=method).basis

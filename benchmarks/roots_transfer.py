@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import krylow as kl
-from krylow.solvers.thick_restart import thick_restart
+from krylow.krylov.restart import Restart, thick_restart
 from krylow_lab.records import Record
 
 NETWORK = "roots-sbm-k6"
@@ -71,8 +71,8 @@ def errors(net: kl.nn.UnrolledLanczos, W: Tensor, z: Tensor) -> tuple[Tensor, Te
     U = torch.linalg.eigh(L.to_dense())[1][..., : net.k]
     with torch.no_grad():
         found = net(L, z=z)
-        options = {"basis_size": net.m, "keep": KEEP, "max_products": found.products, "recheck": False}
-        restarted = thick_restart(kl.laplacian(W), z, net.k, **options).X[..., : net.k]
+        settings = Restart(net.m, found.products, keep=KEEP, recheck=False)
+        restarted = thick_restart(kl.laplacian(W), z, net.k, settings).X[..., : net.k]
     return kl.metrics.subspace_error(found.basis, U), kl.metrics.subspace_error(restarted, U)
 
 

@@ -19,7 +19,7 @@ import torch
 
 import krylow as kl
 from krylow.data import load_family
-from krylow.solvers.thick_restart import thick_restart
+from krylow.krylov.restart import Restart, thick_restart
 from krylow.testing import laplacian_matrix, lowest
 from krylow.training import Recipe, train_network
 
@@ -56,9 +56,7 @@ for seed in range(10):
     with torch.no_grad():
         answer = net(L, z=z)
         learned.append(error(answer.basis))
-    thick.append(
-        error(thick_restart(L, z, K, basis_size=2 * K, max_products=answer.products, recheck=False).X[..., :K])
-    )
+    thick.append(error(thick_restart(L, z, K, Restart(2 * K, answer.products, recheck=False)).X[..., :K]))
 print(f"{answer.products} products, {2 * K} basis vectors; mean error on the test graphs:")
 print(f"learned roots {sum(learned) / 10:.3f}, thick restart {sum(thick) / 10:.3f}")
 

@@ -1,27 +1,27 @@
-r"""A floor under the first dropped eigenvalue: what every bound of a gap needs, and no set of Ritz values gives.
+r"""A lower bound of the first dropped eigenvalue, the floor, which no set of Ritz values gives.
 
 Ritz values bound $\lambda_{k+1}$ from above. A lower bound is either **proved**: if $L + s \hat U \hat U^\top -
 \sigma I$ has a Cholesky factor then $\lambda_{k+1}(L) > \sigma$, since adding a positive semidefinite matrix of
 rank k lifts the smallest eigenvalue at most to $\lambda_{k+1}(L)$; a trial costs $n^3 / 3$ operations, a fraction
-of an eigendecomposition. Or it is **estimated** from what has been seen in the complement of $\hat U$.
+of an eigendecomposition. Or it is **estimated** from the complement of $\hat U$.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from krylow._random import gaussian
 from krylow.krylov.lanczos import lanczos
-from krylow.krylov.ritz import CONVERGED_PART, ritz
+from krylow.krylov.ritz import CONVERGED_PART, rayleigh_ritz, ritz
+from krylow.linalg.perturbation import restored
 from krylow.operators import FunctionOperator, Operator
 
 #: Largest graph whose gap is proved by factorisation.
 PROOF_LIMIT = 2048
-#: Trial positions of the floor under lambda_{k+1}, as parts of the way from theta_k to the next Ritz value.
-TRIALS = (0.95, 0.75, 0.5, 0.25, 0.1, 0.03, 0.01)
-#: Steps of the Lanczos run that looks for missed eigenvalues in the complement.
-PROBE_STEPS = 60
 
 
 def lifted_dense(L: Operator) -> Tensor:
@@ -33,38 +33,89 @@ def lifted_dense(L: Operator) -> Tensor:
     return dense + torch.diag_embed(torch.where(L.mask, torch.zeros_like(top), top))
 
 
-def proved_floor(
-    A: Operator,
-    X: Tensor,
-    theta_k: Tensor,
-    following: Tensor,
-    total: Tensor,
-    norm: Tensor,
-    noise: Tensor,
-    cutoff: float | None,
-) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class Inside:
+    """The Ritz pairs inside the span of a basis, in float64, and what they are measured by."""
+
+    L: Operator
+    A: Operator  # L in float64, its entries restored from rounding
+    X: Tensor  # (*batch, n, k), absent columns zero and last
+    theta: Tensor  # (*batch, k), infinite for absent columns
+    residuals: Tensor  # (*batch, k), infinite for missing columns
+    absent: Tensor  # (*batch, k) booleans
+    kept: Tensor  # (*batch,) columns that are meant
+    dtype: torch.dtype  # of the basis
+
+    @classmethod
+    def of(cls, L: Operator, basis: Tensor, kept: Tensor) -> Inside:
+        A = restored(L)
+        zero = torch.linalg.vector_norm(basis, dim=-2) == 0  # (*batch, k)
+        order = zero.to(torch.int8).argsort(dim=-1, stable=True)
+        live = ~torch.take_along_dim(zero, order, dim=-1)
+        X = torch.take_along_dim(basis.to(torch.float64), order[..., None, :], dim=-1)
+        Q = torch.linalg.qr(X).Q  # of at most n columns
+        X = torch.nn.functional.pad(Q, (0, X.shape[-1] - Q.shape[-1])) * live[..., None, :]
+        AX = A @ X
+        theta, Y = rayleigh_ritz(X.mT @ AX, live)
+        X, AX, absent = X @ Y, AX @ Y, theta.isinf()
+        residuals = torch.linalg.vector_norm(AX - X * theta.masked_fill(absent, 0.0)[..., None, :], dim=-2)
+        missing = absent & (torch.arange(absent.shape[-1], device=absent.device) < kept[..., None])
+        residuals = residuals.masked_fill(absent, 0.0).masked_fill(missing, torch.inf)
+        return cls(L, A, X, theta, residuals, absent, kept, basis.dtype)
+
+    @cached_property
+    def norm(self) -> Tensor:
+        return self.A.norm_bound()
+
+    @cached_property
+    def theta_k(self) -> Tensor:
+        return torch.where(self.absent, -self.norm[..., None], self.theta).amax(-1)
+
+    @cached_property
+    def total(self) -> Tensor:
+        return torch.linalg.vector_norm(self.residuals, dim=-1)  # infinite where a column is missing
+
+    @cached_property
+    def noise(self) -> Tensor:
+        """A gap below this cannot be told from none, ``(*batch,)``."""
+        return 8 * self.L.n**0.5 * torch.finfo(self.dtype).eps * self.norm
+
+    @property
+    def missing(self) -> Tensor:
+        return self.residuals.isinf().any(-1)
+
+    @property
+    def everything(self) -> Tensor:
+        return self.L.sizes <= self.kept
+
+    @property
+    def share(self) -> Tensor:
+        """Factor of residuals: the mean of the error is over the columns that are meant."""
+        return (self.theta.shape[-1] / self.kept.clamp(min=1)).sqrt()[..., None]
+
+
+def proved_floor(inside: Inside, following: Tensor, cutoff: float | None) -> tuple[Tensor, Tensor]:
     """Return a proved lower bound of lambda_{k+1}, -inf where none is, and whether the complement reaches below."""
+    A, X, theta_k, norm = inside.A, inside.X, inside.theta_k, inside.norm
     lift = 4 * torch.where(norm > 0, norm, torch.ones_like(norm))
     raised = lifted_dense(A) + lift[..., None, None] * (X @ X.mT)
     eye = torch.eye(A.n, dtype=X.dtype, device=X.device)
     slack = A.n * torch.finfo(X.dtype).eps * (norm + lift)  # rounding of the factorisation
 
     def above(sigma: Tensor) -> Tensor:
-        factor = torch.linalg.cholesky_ex(raised - (sigma + slack)[..., None, None] * eye)
-        return factor.info == 0
+        return torch.linalg.cholesky_ex(raised - (sigma + slack)[..., None, None] * eye).info == 0
 
     floor = torch.full_like(theta_k, -torch.inf)
     # No complement value is needed beyond the largest possible one.
     span = torch.minimum(following, theta_k + lift) - theta_k
-    for part in TRIALS:
+    for part in (0.95, 0.75, 0.5, 0.25, 0.1, 0.03, 0.01):  # of the way to the next Ritz value
         sigma = theta_k + part * span
-        if cutoff is not None:
-            sigma = sigma.clamp(min=cutoff)
+        sigma = sigma if cutoff is None else sigma.clamp(min=cutoff)
         worth = floor.isneginf() & (span > 0) & theta_k.isfinite()
         if bool(worth.any()):
             sigma = torch.where(worth, sigma, -lift)
             floor = torch.where(worth & above(sigma), sigma, floor)
-    under = theta_k - torch.maximum(10 * total, noise)
+    under = theta_k - torch.maximum(10 * inside.total, inside.noise)
     candidate = floor.isneginf() & under.isfinite()
     below = torch.zeros_like(candidate)
     if bool(candidate.any()):
@@ -74,41 +125,37 @@ def proved_floor(
 
 
 def estimated_floor(
-    A: Operator,
-    X: Tensor,
-    theta_k: Tensor,
-    following: Tensor,
-    following_residual: Tensor | None,
-    total: Tensor,
-    noise: Tensor,
+    inside: Inside, following: Tensor, following_residual: Tensor | None, steps: int
 ) -> tuple[Tensor, Tensor]:
     """Return the lowest value seen in the complement less its residual, unless it reaches below theta_k.
 
     The smallest eigenvalue of L on the complement is a lower bound of lambda_{k+1}, whatever X is (Cauchy). Methods
-    that look for repeated eigenvalues have seen it as their own next Ritz pair, and are believed unless a run from a
+    that look for repeated eigenvalues have seen it as their own next Ritz pair, which is used unless a run from a
     random vector sees a lower one; for the others that run is all there is. Either has to have converged: a value whose
     residual is not small against its distance from theta_k, or that is above the Ritz value ``following``, may be that
     of a vector that falls below the cut yet. There is no floor then.
     """
-    lowest, residual = complement_probe(A, X)
-    below = lowest < theta_k - torch.maximum(10 * total, noise)
+    theta_k = inside.theta_k
+
+    def converged(value: Tensor, residual: Tensor) -> Tensor:
+        return residual <= CONVERGED_PART * (value - theta_k)
+
+    lowest, residual = complement_probe(inside, steps)
+    below = lowest < theta_k - torch.maximum(10 * inside.total, inside.noise)
     none = torch.full_like(lowest, -torch.inf)
     near = lowest <= following + CONVERGED_PART * (following - theta_k)
-    floor = torch.where(near & _converged(lowest, residual, theta_k), lowest - residual, none)
+    floor = torch.where(near & converged(lowest, residual), lowest - residual, none)
     if following_residual is not None:
         known = following_residual.to(theta_k.dtype)
-        floor = torch.where(_converged(following, known, theta_k), following - known, floor)
+        floor = torch.where(converged(following, known), following - known, floor)
     return torch.where(below, none, floor), below
 
 
-def _converged(value: Tensor, residual: Tensor, theta_k: Tensor) -> Tensor:
-    return residual <= CONVERGED_PART * (value - theta_k)
-
-
-def complement_probe(A: Operator, X: Tensor) -> tuple[Tensor, Tensor]:
+def complement_probe(inside: Inside, steps: int) -> tuple[Tensor, Tensor]:
     """Return the lowest Ritz value, and its residual, of a random vector's Krylov space in the complement of X."""
+    A, X = inside.A, inside.X
     low, high = A.gershgorin()
-    top = torch.maximum(high, torch.zeros_like(high))[..., None, None]
+    low, high = low.clamp(max=0.0), high.clamp(min=0.0)
 
     def outside(Z: Tensor) -> Tensor:
         return Z - X @ (X.mT @ Z)
@@ -116,19 +163,12 @@ def complement_probe(A: Operator, X: Tensor) -> tuple[Tensor, Tensor]:
     def multiply(Z: Tensor) -> Tensor:
         # What rounding lets in from span(X) is lifted to the top of the spectrum, so that it is never the lowest.
         rest = outside(Z)
-        return outside(A @ rest) + top * (Z - rest)
+        return outside(A @ rest) + high[..., None, None] * (Z - rest)
 
-    deflated = FunctionOperator(
-        multiply,
-        A.n,
-        batch_shape=tuple(A.batch_shape),
-        dtype=A.dtype,
-        device=A.device,
-        bounds=(torch.minimum(low, torch.zeros_like(low)), torch.maximum(high, torch.zeros_like(high))),
-    )
+    shape = tuple(A.batch_shape)
+    deflated = FunctionOperator(multiply, A.n, batch_shape=shape, dtype=A.dtype, device=A.device, bounds=(low, high))
     generator = torch.Generator(device=A.device).manual_seed(2)
     z = outside(gaussian(A, 1, generator=generator))
-    krylov = lanczos(deflated, z, min(PROBE_STEPS, A.n), reorthogonalize=True)
-    theta, x, _ = ritz(krylov, 1)
+    theta, x, _ = ritz(lanczos(deflated, z, min(steps, A.n), reorthogonalize=True), 1)
     residual = torch.linalg.vector_norm(deflated @ x - x * theta.nan_to_num(posinf=0.0)[..., None, :], dim=-2)
     return theta[..., 0], residual[..., 0]

@@ -1,11 +1,13 @@
 r"""How good an answer is: residuals, a bound on the error, and a status in words.
 
 Davis and Kahan bound the error of a subspace by its residual over the gap $\delta = \lambda_{k+1} - \theta_k$. The
-residual is computed; the gap needs a lower bound of $\lambda_{k+1}$, which :mod:`krylow._floor` proves for graphs of
-up to 2048 nodes whose entries are known, and estimates for the others. Where the plain bound is above the error
-that was asked for, it is sharpened by the same theorem for a polynomial of L, to little more than the true error.
+residual is computed; the gap needs a lower bound of $\lambda_{k+1}$ (the floor), which no set of Ritz values gives,
+since these bound it from above: :mod:`krylow._floor` proves one for graphs of up to 2048 nodes whose entries are known,
+and estimates one for the others.
 
-Everything is computed in float64, when it is first asked for, and is not counted in the subspace's own products.
+Where the plain bound is above the error that was asked for, it is sharpened by the same theorem for a polynomial of L,
+to little more than the true error. Everything is computed in float64, when it is first asked for, and is not counted in
+the subspace's own products.
 """
 
 from __future__ import annotations
@@ -18,22 +20,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from krylow._floor import PROBE_STEPS, PROOF_LIMIT, complement_probe, estimated_floor, proved_floor
+from krylow._floor import PROOF_LIMIT, Inside, complement_probe, estimated_floor, proved_floor
 from krylow.graph import as_operator
 from krylow.krylov.chebyshev import chebyshev_filter
 from krylow.krylov.ritz import SETTLED_POWER, Evidence
-from krylow.linalg.perturbation import davis_kahan, entry_error, restored
+from krylow.linalg.perturbation import davis_kahan, entry_error
 from krylow.linalg.row_blocks import exact_gram
 from krylow.operators import FunctionOperator, Operator
 
-#: A gap below this many eps * sqrt(n) * ||L|| cannot be told from none.
-GAP_EPS = 8
-#: What rounding adds to every bound, and the least tol that can be met. All is computed in float64, and a basis in
-#: float32 is judged as it is.
+#: What rounding adds to every bound, and the least tol that can be met: all is computed in float64.
 LEAST_BOUND = 4 * torch.finfo(torch.float64).eps
-#: Degree of the polynomial that sharpens the bound: it grows to cosh of this at theta_k, up to a largest degree.
-SHARPENING = 2.0
-MOST_DEGREE = 512
 
 
 class Status(IntEnum):
@@ -117,11 +113,8 @@ def deviation(basis: Tensor) -> Tensor:
     If Q is orthonormal and spans the same space, $(I - B B^\top) U = (I - Q Q^\top) U + (Q Q^\top - B B^\top) U$ is
     a sum of orthogonal parts, and the norm of the second is at most that of $B^\top B - I$.
     """
-    if basis.ndim == 2:
-        gram = exact_gram(basis)
-    else:
-        wide = basis.to(torch.float64)
-        gram = wide.mT @ wide
+    wide = basis if basis.ndim == 2 else basis.to(torch.float64)
+    gram = exact_gram(basis) if basis.ndim == 2 else wide.mT @ wide
     there = gram.diagonal(dim1=-2, dim2=-1) > 0
     return torch.linalg.matrix_norm(gram - torch.diag_embed(there.to(gram.dtype))).square() / basis.shape[-1]
 
@@ -134,7 +127,7 @@ def interrupted(statuses: Tensor) -> Tensor:
 def from_evidence(
     L: Operator, basis: Tensor, theta: Tensor, evidence: Evidence, *, tol: float, cutoff: float | None = None
 ) -> Certificate:
-    """Return the certificate of one large graph from what its solver measured: no product is spent again."""
+    """Return the certificate of one large graph from what its solver measured, without a product."""
     k = basis.shape[-1]
     unique = evidence.well_defined >= k
     if cutoff is not None:  # the first frequency that was dropped has to be known to be above it
@@ -146,15 +139,12 @@ def from_evidence(
             off = entry_error(L, theta, floor, None if evidence.restored else basis)
         own = torch.finfo(basis.dtype).eps  # of the vectors themselves, which were measured in float64
         error = float((math.sqrt(error) + off + own).square())
-    status = Status.NO_GAP if not unique else Status.MAX_STEPS
-    if unique and error <= tol:
-        status = Status.CONVERGED
-    statuses = torch.full_like(L.sizes, status)
+    status = Status.NO_GAP if not unique else Status.CONVERGED if error <= tol else Status.MAX_STEPS
     return Certificate(
         residuals=evidence.residuals.to(basis.dtype),
         floor=torch.full_like(L.sizes, evidence.floor, dtype=basis.dtype),
         error_bound=torch.full_like(L.sizes, error if unique else torch.inf, dtype=basis.dtype),
-        statuses=statuses,
+        statuses=torch.full_like(L.sizes, status),
         proved=evidence.proved,
         well_defined=torch.full_like(L.sizes, min(evidence.well_defined, k)),
     )
@@ -193,145 +183,109 @@ def certify(
     """
     L = as_operator(L)
     with torch.no_grad():
-        if kept is None:
-            kept = torch.full_like(L.sizes, basis.shape[-1])
-        return _certify(L, basis.detach(), tol, following, following_residual, exact, cutoff, kept)
+        kept = torch.full_like(L.sizes, basis.shape[-1]) if kept is None else kept
+        inside = Inside.of(L, basis.detach(), kept)
+        return _certify(inside, tol, following, following_residual, exact, cutoff)
 
 
 def _certify(
-    L: Operator,
-    basis: Tensor,
+    inside: Inside,
     tol: float,
     following: Tensor | None,
     following_residual: Tensor | None,
     exact: bool,
     cutoff: float | None,
-    kept: Tensor,
+    *,
+    probe_steps: int = 60,
 ) -> Certificate:
-    eps = torch.finfo(basis.dtype).eps
-    A = restored(L)
-    norm = A.norm_bound()
-    theta, X, residuals, absent = _ritz_inside(A, basis)
-    missing = absent & (torch.arange(basis.shape[-1], device=basis.device) < kept[..., None])
-    residuals = torch.where(absent & ~missing, torch.zeros_like(residuals), residuals)
-    theta_k = torch.where(absent, -norm[..., None], theta).amax(-1)
-    total = torch.linalg.vector_norm(residuals, dim=-1)  # infinite where a column is missing
-    noise = GAP_EPS * L.n**0.5 * eps * norm  # (*batch,)
-    everything = L.sizes <= kept
+    L, theta_k, noise, everything = inside.L, inside.theta_k, inside.noise, inside.everything
     proved = exact or (L.n <= PROOF_LIMIT and not isinstance(L, FunctionOperator))
-    factored = proved or L.n <= PROBE_STEPS  # so few products of a function cost no more than an estimate
-
-    following, following_residual = _following(A, X, following, following_residual, everything)
+    factored = proved or L.n <= probe_steps  # so few products of a function cost no more than an estimate
+    following, following_residual = _following(inside, following, following_residual, probe_steps)
     below = torch.zeros_like(everything)  # whether the complement is known to reach below the cut
     if exact:
-        floor = following - noise / GAP_EPS
+        floor = following - noise / 8
     elif factored:
-        floor, below = proved_floor(A, X, theta_k, following, total, norm, noise, cutoff)
+        floor, below = proved_floor(inside, following, cutoff)
     else:
-        floor, below = estimated_floor(A, X, theta_k, following, following_residual, total, noise)
-    floor = torch.where(everything, torch.full_like(floor, torch.inf), floor)
-    if cutoff is not None:  # a floor under the cutoff does not tell how many eigenvalues lie below that
-        floor = torch.where(floor >= cutoff, floor, torch.full_like(floor, -torch.inf))
+        floor, below = estimated_floor(inside, following, following_residual, probe_steps)
+    floor = floor.masked_fill(everything, torch.inf)
+    if cutoff is not None:  # a floor under the cutoff does not show how many eigenvalues lie below that
+        floor = floor.masked_fill(floor < cutoff, -torch.inf)
 
     no_gap = floor - theta_k <= noise
-    share = (basis.shape[-1] / kept.clamp(min=1)).sqrt()[..., None]  # the mean is over the columns that are meant
-    error = _davis_kahan(floor, theta_k, theta, share * residuals, no_gap)
-    loose = (error > tol) & ~no_gap & floor.isfinite() & ~missing.any(-1)
-    if bool(loose.any()):
-        error = torch.minimum(error, _filtered_bound(A, X, theta, theta_k, floor, share, loose) + LEAST_BOUND)
-    error = (error.sqrt() + entry_error(L, theta, floor)).square()
-    error = torch.where(everything, torch.full_like(error, LEAST_BOUND), error)
-    error = torch.where(missing.any(-1), torch.full_like(error, torch.inf), error)
-    settled = no_gap & (total <= eps**SETTLED_POWER * norm)
+    error = _error(inside, floor, no_gap, tol)
+    settled = no_gap & (inside.total <= torch.finfo(inside.dtype).eps ** SETTLED_POWER * inside.norm)
     tied = settled & ~below
     if not factored:  # a guard that has not settled shows no gap either, but does not show that there is none
-        tied = tied & (following - theta_k <= 10 * total + noise)
+        tied = tied & (following - theta_k <= 10 * inside.total + noise)
     codes = torch.full_like(L.sizes, Status.MAX_STEPS)
     codes[tied] = Status.NO_GAP
     codes[settled & below] = Status.MISSED
     codes[error <= max(tol, LEAST_BOUND)] = Status.CONVERGED
-    codes[missing.any(-1)] = Status.BREAKDOWN
-    return Certificate(
-        residuals=residuals.to(basis.dtype),
-        floor=floor.to(basis.dtype),
-        error_bound=error.to(basis.dtype),
-        statuses=codes,
-        proved=proved,
-        well_defined=_well_defined(theta, residuals, noise, no_gap, kept),
-    )
+    codes[inside.missing] = Status.BREAKDOWN
+    dtype = inside.dtype
+    well_defined = torch.where(no_gap, _gaps_before(inside), inside.kept)
+    return Certificate(inside.residuals.to(dtype), floor.to(dtype), error.to(dtype), codes, proved, well_defined)
 
 
 def _following(
-    A: Operator, X: Tensor, following: Tensor | None, residual: Tensor | None, everything: Tensor
+    inside: Inside, following: Tensor | None, residual: Tensor | None, steps: int
 ) -> tuple[Tensor, Tensor | None]:
     """Return the (k+1)-st Ritz value and its residual; those of a Lanczos run in the complement where none is given."""
-    unknown = X.new_full(everything.shape, torch.inf)
-    following = unknown if following is None else following.detach().to(X.dtype)
-    lost = following.isinf() & ~everything
+    unknown = torch.full_like(inside.theta_k, torch.inf)
+    following = unknown if following is None else following.detach().to(unknown)
+    lost = following.isinf() & ~inside.everything
     if bool(lost.any()):
-        lowest, own = complement_probe(A, X)
+        lowest, own = complement_probe(inside, steps)
         following = torch.where(lost, lowest, following)
         residual = own if residual is None else torch.where(lost, own, residual)
     return following, residual
 
 
-def _davis_kahan(floor: Tensor, theta_k: Tensor, theta: Tensor, residuals: Tensor, no_gap: Tensor) -> Tensor:
-    """Return Davis and Kahan's bound with the floor for lambda_{k+1}, infinite where there is no gap."""
-    gaps = torch.where(theta.isinf(), (floor - theta_k)[..., None], floor[..., None] - theta)
-    return davis_kahan(residuals, torch.where(no_gap[..., None], torch.zeros_like(theta), gaps)) + LEAST_BOUND
+def _error(inside: Inside, floor: Tensor, no_gap: Tensor, tol: float) -> Tensor:
+    """Return Davis and Kahan's bound with the floor for lambda_{k+1}, infinite where there is no gap, ``(*batch,)``."""
+    gaps = torch.where(inside.absent, (floor - inside.theta_k)[..., None], floor[..., None] - inside.theta)
+    gaps = gaps.masked_fill(no_gap[..., None], 0.0)
+    error = davis_kahan(inside.share * inside.residuals, gaps) + LEAST_BOUND
+    loose = (error > tol) & ~no_gap & floor.isfinite() & ~inside.missing
+    if bool(loose.any()):
+        error = torch.minimum(error, _filtered_bound(inside, floor, loose) + LEAST_BOUND)
+    error = (error.sqrt() + entry_error(inside.L, inside.theta, floor)).square()
+    return error.masked_fill(inside.everything, LEAST_BOUND).masked_fill(inside.missing, torch.inf)
 
 
-def _well_defined(theta: Tensor, residuals: Tensor, noise: Tensor, no_gap: Tensor, kept: Tensor) -> Tensor:
-    """Return the largest count of vectors after which the Ritz values show a gap, ``(*batch,)``."""
-    gaps = theta.diff(dim=-1) - noise[..., None]  # (*batch, k - 1), NaN between two missing columns
-    shows = gaps > 10 * residuals.square().amax(-1, keepdim=True) / gaps.abs().clamp(min=torch.finfo(gaps.dtype).tiny)
-    counts = torch.arange(1, theta.shape[-1], device=theta.device)
-    inner = torch.nn.functional.pad(torch.where(shows, counts, torch.zeros_like(counts)), (1, 0)).amax(-1)
-    return torch.where(no_gap, inner, kept)
+def _gaps_before(inside: Inside) -> Tensor:
+    """Return the largest count of vectors, less than k, after which the Ritz values show a gap, ``(*batch,)``."""
+    gaps = inside.theta.diff(dim=-1) - inside.noise[..., None]  # (*batch, k - 1), NaN between two absent columns
+    square = inside.residuals.square().amax(-1, keepdim=True)
+    shows = gaps > 10 * square / gaps.abs().clamp(min=torch.finfo(gaps.dtype).tiny)
+    counts = torch.arange(1, inside.theta.shape[-1], device=gaps.device)
+    return torch.nn.functional.pad(torch.where(shows, counts, torch.zeros_like(counts)), (1, 0)).amax(-1)
 
 
-def _filtered_bound(
-    A: Operator, X: Tensor, theta: Tensor, theta_k: Tensor, floor: Tensor, share: Tensor, wanted: Tensor
-) -> Tensor:
+def _filtered_bound(inside: Inside, floor: Tensor, wanted: Tensor, *, amplify: float = 2.0) -> Tensor:
     r"""Return Davis and Kahan's bound for a polynomial p(L) instead of L, infinite where it says nothing.
 
     L and p(L) have the same invariant subspaces. With the Chebyshev polynomial of [floor, high], which is small on all
-    that is dropped and grows below, the residual $p(L) X - X (X^\top p(L) X)$ over the gap is hardly more than the
-    error itself, whereas the residual of L overrates what lies at high frequencies by $(\lambda / \delta)^2$.
+    that is dropped and grows below, to cosh of ``amplify`` at theta_k, the residual $p(L) X - X (X^\top p(L) X)$ over
+    the gap is hardly more than the error itself, whereas the residual of L overestimates components at high frequencies
+    by $(\lambda / \delta)^2$.
     """
-    there = theta.isfinite()
+    A, X, theta, theta_k = inside.A, inside.X, inside.theta, inside.theta_k
     high = torch.maximum(A.gershgorin()[1], 2 * floor - theta_k)
     low = torch.where(wanted, floor, high / 2)
-    first = torch.where(wanted, torch.where(there, theta, theta_k[..., None]).amin(-1), 2 * low - high)
+    first = torch.where(wanted, torch.where(inside.absent, theta_k[..., None], theta).amin(-1), 2 * low - high)
     rate = torch.acosh(1 + 2 * (low - torch.where(wanted, theta_k, first)) / (high - low))
-    degrees = torch.exp2(torch.log2(SHARPENING / rate).ceil()).clamp(1, MOST_DEGREE)
+    degrees = torch.exp2(torch.log2(amplify / rate).ceil()).clamp(1, 512)
     best = torch.full_like(rate, torch.inf)
     for degree in degrees[wanted].unique().int().tolist():  # powers of two, so that a batch needs few of them
         Y = chebyshev_filter(A, X, degree, low, high, first)  # p is 1 at its largest
         dropped = 1 / torch.cosh(degree * torch.acosh(1 + 2 * (low - first) / (high - low)))  # |p| on [floor, high]
         rounding = 4 * degree * A.n**0.5 * torch.finfo(X.dtype).eps
         G = X.mT @ Y
-        mu, Q = torch.linalg.eigh((G + G.mT) / 2 + torch.diag_embed((~there).to(X.dtype)))
+        mu, Q = torch.linalg.eigh((G + G.mT) / 2 + torch.diag_embed(inside.absent.to(X.dtype)))
         residuals = torch.linalg.vector_norm((Y - X @ G) @ Q, dim=-2) + rounding
-        bound = davis_kahan(share * residuals, mu - dropped[..., None] - rounding)
+        bound = davis_kahan(inside.share * residuals, mu - dropped[..., None] - rounding)
         best = torch.where(wanted & (degrees == degree), bound, best)
     return best
-
-
-def _ritz_inside(A: Operator, basis: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return Ritz values, vectors and residuals inside span(basis) in float64, and which columns are missing."""
-    missing = torch.linalg.vector_norm(basis, dim=-2) == 0  # (*batch, k)
-    order = missing.to(torch.int8).argsort(dim=-1, stable=True)
-    missing = torch.take_along_dim(missing, order, dim=-1)
-    X = torch.take_along_dim(basis.to(torch.float64), order[..., None, :], dim=-1)
-    Q = torch.linalg.qr(X).Q  # of at most n columns
-    X = torch.nn.functional.pad(Q, (0, X.shape[-1] - Q.shape[-1])) * ~missing[..., None, :]
-    AX = A @ X
-    lift = 4 * A.norm_bound()[..., None] + 1
-    H = X.mT @ AX + torch.diag_embed(missing * lift)
-    theta, Y = torch.linalg.eigh((H + H.mT) / 2)
-    X, AX = X @ Y, AX @ Y
-    residuals = torch.linalg.vector_norm(AX - X * theta[..., None, :], dim=-2)
-    absent = torch.arange(X.shape[-1], device=X.device) >= (~missing).sum(-1, keepdim=True)
-    inf = torch.full_like(theta, torch.inf)
-    return torch.where(absent, inf, theta), X, torch.where(absent, inf, residuals), absent

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import krylow as kl
-from krylow.krylov.implicit_restart import implicit_restart
 from krylow.krylov.lanczos import lanczos
+from krylow.krylov.restart import implicit_restart
 from krylow.krylov.ritz import relaxed_matrix, ritz
 from krylow.nn.probes import leja_order
 from krylow.testing import from_spectrum, laplacian_matrix, projector, random_graph, rounding

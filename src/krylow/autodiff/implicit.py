@@ -21,10 +21,6 @@ from torch.autograd.function import once_differentiable
 from krylow.krylov.cg import conjugate_gradients
 from krylow.operators import Operator
 
-#: Relative residual of the adjoint solve, as a power of eps, and its most steps.
-ADJOINT_POWER = 0.75
-ADJOINT_STEPS = 2000
-
 
 def attach_gradient(L: Operator, basis: Tensor, theta: Tensor) -> Tensor:
     """Return ``basis`` as it is, with the gradient of its span with respect to ``L.tensors``.
@@ -61,8 +57,8 @@ class _Implicit(torch.autograd.Function):
         def shifted(X: Tensor) -> Tensor:
             return outside(frozen @ X) - theta[..., None, :] * X
 
-        tol = torch.finfo(U.dtype).eps ** ADJOINT_POWER
-        W = outside(conjugate_gradients(shifted, -outside(grad), steps=ADJOINT_STEPS, tol=tol).x)
+        steps, tol = 2000, torch.finfo(U.dtype).eps ** 0.75
+        W = outside(conjugate_gradients(shifted, -outside(grad), steps=steps, tol=tol))
         with torch.enable_grad():
             # <W, L U> symmetrised, as a function of the entries of L: its gradient is the one wanted.
             value = ((W * (L @ U)).sum() + (U * (L @ W)).sum()) / 2

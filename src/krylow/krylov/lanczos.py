@@ -21,11 +21,6 @@ from torch import Tensor
 from krylow._checks import InputError
 from krylow.operators import Operator
 
-#: A residual below this many eps * sqrt(n) * ||L|| is rounding: the Krylov space is closed.
-BREAKDOWN_EPS = 4
-#: Without reorthogonalisation, so is one below this many eps * ||L||^2 / (smallest beta so far).
-NOISE_EPS = 2
-
 
 @dataclass(frozen=True)
 class Krylov:
@@ -117,7 +112,6 @@ def recurrence(
     # Relaxed residuals may grow with every step; once L v is rounding beside them, the next vector is an old one.
     eps, norm = torch.finfo(L.dtype).eps, L.norm_bound()[..., None, None]
     huge = norm / eps
-    # Without reorthogonalisation a vector is right to eps ||L|| / beta only, and what is wrong with it is multiplied.
     noisy = noise and not reorthogonalize
     smallest = torch.full_like(norm, torch.inf)
     sizes = (L.sizes if sizes is None else sizes)[..., None, None]
@@ -140,7 +134,7 @@ def recurrence(
         alphas.append(alpha)
         betas.append(beta)
         if j + 1 < m:
-            least = torch.maximum(tiny, NOISE_EPS * eps * norm * (norm / smallest)) if noisy else tiny
+            least = torch.maximum(tiny, lost_below(norm) / smallest) if noisy else tiny
             alive = alive & (beta > least) & (beta < huge) & (j + 1 < sizes)
             smallest = torch.where(alive, torch.minimum(smallest, beta.detach()), smallest)
             zero = torch.zeros_like(beta)
@@ -155,8 +149,21 @@ def recurrence(
 
 
 def breakdown_threshold(L: Operator) -> Tensor:
-    r"""Return the residual norm below which a step is rounding, ``(*batch,)``: $O(\epsilon) \|L\|$."""
-    return BREAKDOWN_EPS * L.n**0.5 * torch.finfo(L.dtype).eps * L.norm_bound()
+    r"""Return the residual norm below which a step is rounding and the Krylov space closed, ``(*batch,)``."""
+    return closed_below(L.norm_bound(), L.n)
+
+
+def closed_below(norm: Tensor, n: int) -> Tensor:
+    r"""Return $4 \epsilon \sqrt n \|L\|$ for the norm of L."""
+    return 4 * n**0.5 * torch.finfo(norm.dtype).eps * norm
+
+
+def lost_below(norm: Tensor) -> Tensor:
+    r"""Return $2 \epsilon \|L\|^2$: without reorthogonalisation, a residual below this over $\min \beta$ is rounding.
+
+    A vector is then right to $\epsilon \|L\| / \beta$ only, and what is wrong with it is multiplied by L.
+    """
+    return 2 * torch.finfo(norm.dtype).eps * norm.square()
 
 
 def tridiagonal(diagonal: Tensor, below: Tensor, above: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ condition number reaches 1e14. An L that may be indefinite is thereby shifted to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -39,7 +40,7 @@ def unit_interval(L: Operator) -> Operator:
 
 
 def function_of(
-    L: Operator, multiply: Callable[[Tensor], Tensor], bounds: tuple[float, float | Tensor], *, psd: bool
+    L: Operator, multiply: Callable[[Tensor], Tensor], bounds: tuple[float | Tensor, float | Tensor], *, psd: bool
 ) -> Operator:
     """Return an operator on the nodes of L by its product, with these bounds of its spectrum."""
     operator = FunctionOperator(
@@ -127,7 +128,7 @@ def inverse_polynomial(
         return _unit(krylov.V @ apply_function(T, response(a, power), e1))
     v = _unit(z)
     for _ in range(power):
-        v = _unit(conjugate_gradients(lambda X: polynomial_product(A, a, X), v, steps=steps).x)
+        v = _unit(conjugate_gradients(lambda X: polynomial_product(A, a, X), v, steps=steps))
     return v
 
 
@@ -189,3 +190,23 @@ def _factor(q: Tensor, step: Tensor, momentum: Tensor) -> Tensor:
 def _unit(v: Tensor) -> Tensor:
     size = torch.linalg.vector_norm(v, dim=-2, keepdim=True)
     return v / torch.where(size > 0, size, torch.ones_like(size))
+
+
+def power_of_two(L: Operator) -> Tensor | None:
+    """Return powers of 2 that bring norms near 1, ``(*batch,)``; None where all are far from under- and overflow.
+
+    The recurrence squares what it measures, and a probe multiplies norms.
+    """
+    norm, limits = L.norm_bound(), torch.finfo(L.dtype)
+    outside = ((norm < limits.tiny**0.25) & (norm > 0)) | (norm > limits.max**0.25)
+    if not bool(outside.any()):
+        return None
+    largest = math.floor(math.log2(limits.max)) - 1
+    exponent = torch.where(norm > 0, norm, torch.ones_like(norm)).log2().round().clamp(-largest, largest)
+    return torch.where(outside, torch.exp2(-exponent), torch.ones_like(norm))
+
+
+def rescaled(L: Operator, factor: Tensor) -> Operator:
+    """Return L times ``factor`` ``(*batch,)``; its products count as those of L."""
+    low, high = L.gershgorin()
+    return function_of(L, lambda X: factor[..., None, None] * (L @ X), (factor * low, factor * high), psd=L.psd)

@@ -26,11 +26,11 @@ from torch.autograd.function import once_differentiable
 
 from krylow import _native
 from krylow.krylov.lanczos import (
-    BREAKDOWN_EPS,
-    NOISE_EPS,
     Krylov,
     breakdown_threshold,
+    closed_below,
     lanczos,
+    lost_below,
     recurrence,
     tridiagonal,
 )
@@ -161,9 +161,8 @@ def _limits(A: Tensor, *, noise: bool) -> Tensor:
     The least, the largest, and what a residual times the smallest one before must exceed: 0 without ``noise``.
     """
     bound = A.abs().sum(-1).amax(-1)
-    eps = torch.finfo(A.dtype).eps
-    rounding = NOISE_EPS * eps * bound.square() if noise else torch.zeros_like(bound)
-    return torch.stack([BREAKDOWN_EPS * A.shape[-1] ** 0.5 * eps * bound, bound / eps, rounding], -1)
+    rounding = lost_below(bound) if noise else torch.zeros_like(bound)
+    return torch.stack([closed_below(bound, A.shape[-1]), bound / torch.finfo(A.dtype).eps, rounding], -1)
 
 
 def _norm(residual: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from krylow.krylov.lanczos import BREAKDOWN_EPS
+from krylow.krylov.lanczos import closed_below
 from krylow.nn.graph_learning import EqualTokens, TokenGraph, inverse_root, kernel
 from krylow.operators import DenseOperator
 
@@ -68,7 +68,7 @@ def krylov_basis(L: DenseOperator, start: Tensor, norm: Tensor, tokens: EqualTok
     and every vector is kept so: rounding would enter their differences, and grow there.
     """
     matrix, sizes = L.matrix, L.sizes[:, None, None]
-    tiny = (BREAKDOWN_EPS * L.n**0.5 * torch.finfo(L.dtype).eps * norm)[:, None, None]
+    tiny = closed_below(norm, L.n)[:, None, None]
     rows = matrix.new_zeros(matrix.shape[0], m, L.n)
     v = start.mT  # (batch, 1, n)
     size = torch.linalg.vector_norm(v, dim=-1, keepdim=True)

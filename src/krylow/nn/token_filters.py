@@ -31,6 +31,7 @@ from krylow.autodiff.projector import lowest_eigenspace, orthonormalize
 from krylow.krylov.lanczos import lanczos
 from krylow.krylov.probe import function_of
 from krylow.krylov.relaxed import relaxed_recurrence
+from krylow.krylov.restart import block_lanczos
 from krylow.krylov.ritz import symmetrized_matrix
 from krylow.linalg.eigh import eigvalsh
 from krylow.nn.graph_learning import EqualTokens, TokenGraph, equal_tokens
@@ -38,7 +39,6 @@ from krylow.nn.kernel_krylov import BasisOf, basis_and_product, krylov_basis
 from krylow.nn.probes import Probe
 from krylow.operators import DenseOperator
 from krylow.response import COUNT_PROBES, chebyshev_lowpass, estimated_cutoff
-from krylow.solvers.thick_restart import block_lanczos
 
 #: Rows of the random start that are drawn together: a token's number does not depend on how many follow it.
 ROWS = 64

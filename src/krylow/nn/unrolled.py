@@ -21,11 +21,11 @@ from krylow._checks import InputError
 from krylow._random import gaussian
 from krylow.graph import as_operator, operator_and_note
 from krylow.io import atomic
-from krylow.krylov.implicit_restart import implicit_restart
 from krylow.krylov.lanczos import Krylov, lanczos
+from krylow.krylov.probe import power_of_two, rescaled
 from krylow.krylov.relaxed import relaxed_lanczos
+from krylow.krylov.restart import implicit_restart
 from krylow.krylov.ritz import ritz
-from krylow.krylov.scaling import power_of_two, scaled
 from krylow.nn.probes import GaussianProbe, InversePolynomialProbe, Probe, RootProbe
 from krylow.operators import DiagonalOperator, Operator
 from krylow.result import Subspace
@@ -150,7 +150,7 @@ class UnrolledLanczos(nn.Module):
         self, L: Operator, factor: Tensor | None, z: Tensor | None, generator: torch.Generator | None
     ) -> Krylov:
         """Return the basis and coefficients of L times ``factor``; None: of L."""
-        whole, L = L, L if factor is None else scaled(L, factor)
+        whole, L = L, L if factor is None else rescaled(L, factor)
         z = gaussian(L, 1, generator=generator) if z is None else z
         z = z if L.mask is None else z * L.mask[..., None]  # a padding node is no part of the graph
         shifts = self.probe.shifts(whole) if self.reorthogonalize and self.m > self.k else None

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from krylow.krylov.cg import conjugate_gradients_
+from krylow.krylov.cg import conjugate_gradients
 from krylow.linalg.row_blocks import lengths, residual_gram
 from krylow.operators import SparseOperator
 from krylow.solvers._aggregation import Aggregation
@@ -188,7 +188,7 @@ class TwoGrid:
         preconditioner = None if inverse is None else lambda Y: project_(inverse(Y))
         right = project_(rho.to(A.dtype, memory_format=torch.contiguous_format, copy=True))
         steps, tol = self.settings.coarse_steps, self.settings.coarse_tol
-        Z = project_(conjugate_gradients_(multiply, right, steps=steps, tol=tol, preconditioner=preconditioner))
+        Z = project_(conjugate_gradients(multiply, right, steps=steps, tol=tol, preconditioner=preconditioner))
         return Z.double().mul_(tau)
 
     def _judge(self, measured: Measured) -> Outcome:

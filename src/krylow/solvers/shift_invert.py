@@ -23,6 +23,7 @@ from torch import Tensor
 from krylow._checks import InputError
 from krylow._random import gaussian
 from krylow._threads import sharing
+from krylow.krylov.restart import Restart, thick_restart
 from krylow.krylov.ritz import Ritz, rotate
 from krylow.linalg.components import NullSpace
 from krylow.linalg.elimination import (
@@ -37,7 +38,6 @@ from krylow.linalg.fill import refuse
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.solvers._problem import SAFETY, Problem, Solver, null_answer
 from krylow.solvers._schur import InverseProblem, SchurSettings, grounded, lowest_pairs, ritz_pairs
-from krylow.solvers.thick_restart import thick_restart
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,7 @@ class ShiftInvert(Solver):
             inverse,
             gaussian(L, 1, generator=problem.generator).double(),
             k,
-            basis_size=size,
-            tol=tol,
-            max_products=max(problem.max_products or 200 * size, k + 2),
+            Restart(size, max(problem.max_products or 200 * size, k + 2), tol=tol),
             scale=1 / A.norm_bound().clamp(min=torch.finfo(A.dtype).tiny),  # the least value of the inverse
             generator=problem.generator,
         )

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from krylow.krylov.chebyshev import chebyshev_filter
 from krylow.krylov.lanczos import lanczos
+from krylow.krylov.restart import Restart, thick_restart
 from krylow.krylov.ritz import ritz, rotate
 from krylow.metrics import krylov_ceiling, subspace_error
 from krylow.operators import Operator
-from krylow.solvers.thick_restart import thick_restart
 from krylow.training import generator
 from krylow_lab.table1.plan import TEST_DRAWS
 from krylow_lab.training.spectra import Spectra, Task
@@ -51,7 +51,7 @@ def restarted(task: Task, k: int, products: int) -> dict[str, Any]:
 
     def method(keep: int) -> Method:
         def run(L: Operator, z: Tensor) -> Tensor:
-            found = thick_restart(L, z, k, basis_size=2 * k, keep=keep, max_products=products, recheck=False)
+            found = thick_restart(L, z, k, Restart(2 * k, products, keep=keep, recheck=False))
             return found.X[..., :k]
 
         return run

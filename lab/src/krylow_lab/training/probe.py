@@ -41,7 +41,7 @@ class EigenbasisProbe(InversePolynomialProbe):
         q = 1 + q[..., None]  # (*batch, n, 1)
         v = _unit(z)
         for _ in range(self.power):
-            v = _unit(conjugate_gradients(lambda X: q * X, v, steps=self.cg_steps).x)
+            v = _unit(conjugate_gradients(lambda X: q * X, v, steps=self.cg_steps))
         return v
 
 

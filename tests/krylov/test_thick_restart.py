@@ -4,8 +4,8 @@ import torch
 
 import krylow as kl
 from krylow._random import gaussian
+from krylow.krylov.restart import Restart, block_lanczos, thick_restart
 from krylow.operators import DenseOperator
-from krylow.solvers.thick_restart import block_lanczos, thick_restart
 from krylow.testing import HARD_GRAPHS, grid, laplacian_matrix, lowest, random_graph, rounding
 
 F32, F64 = torch.float32, torch.float64
@@ -48,7 +48,7 @@ def test_the_basis_stays_bounded_and_the_answer_converges(block):
     L = laplacian_matrix(random_graph(200, 0.05, seed=1))
     operator = DenseOperator(L)
     X = gaussian(operator, block)
-    pairs = thick_restart(operator, X, 5, basis_size=16, tol=1e-10, max_products=5000)
+    pairs = thick_restart(operator, X, 5, Restart(basis_size=16, tol=1e-10, max_products=5000))
     lam, U = lowest(L, 5)
     missed = U - pairs.X[:, :5] @ (pairs.X[:, :5].mT @ U)
     assert float(missed.square().sum()) / 5 <= 1e-9
@@ -60,7 +60,7 @@ def test_the_basis_stays_bounded_and_the_answer_converges(block):
 def test_residuals_are_the_true_ones():
     L = laplacian_matrix(random_graph(120, 0.05, seed=2))
     operator = DenseOperator(L)
-    pairs = thick_restart(operator, gaussian(operator, 2), 4, basis_size=14, tol=1e-4, max_products=3000, recheck=False)
+    pairs = thick_restart(operator, gaussian(operator, 2), 4, Restart(14, 3000, tol=1e-4, recheck=False))
     true = (L @ pairs.X - pairs.X * pairs.theta).norm(dim=-2)
     torch.testing.assert_close(pairs.residuals, true, rtol=1e-6, atol=1e-10)
 
@@ -70,7 +70,7 @@ def test_residuals_are_the_true_ones():
 def test_the_recheck_keeps_the_error_within_tol(seed, tol):
     L = laplacian_matrix(random_graph(120, 0.06, seed=seed))
     operator = DenseOperator(L)
-    pairs = thick_restart(operator, gaussian(operator, 2), 4, basis_size=14, tol=tol, max_products=20000)
+    pairs = thick_restart(operator, gaussian(operator, 2), 4, Restart(basis_size=14, tol=tol, max_products=20000))
     U = lowest(L, 4)[1]
     missed = U - pairs.X[:, :4] @ (pairs.X[:, :4].mT @ U)
     assert float(missed.square().sum()) / 4 <= tol
@@ -80,7 +80,7 @@ def test_the_recheck_keeps_the_error_within_tol(seed, tol):
 @pytest.mark.parametrize("budget", [10, 37, 60])
 def test_the_budget_is_kept(budget):
     operator = DenseOperator(laplacian_matrix(grid(15, 15)))
-    thick_restart(operator, gaussian(operator, 3), 4, basis_size=12, tol=0.0, max_products=budget)
+    thick_restart(operator, gaussian(operator, 3), 4, Restart(basis_size=12, tol=0.0, max_products=budget))
     assert budget - 3 < operator.products <= budget
 
 
@@ -90,9 +90,7 @@ def test_a_missed_copy_is_found_by_the_recheck():
     operator = DenseOperator(L)
     found = {}
     for recheck in (False, True):
-        pairs = thick_restart(
-            operator, gaussian(operator, 1), 4, basis_size=16, tol=1e-8, max_products=4000, recheck=recheck
-        )
+        pairs = thick_restart(operator, gaussian(operator, 1), 4, Restart(16, 4000, tol=1e-8, recheck=recheck))
         found[recheck] = int((pairs.theta[:4].abs() < 1e-6).sum())
     assert found[True] == 4
     assert found[False] < 4
@@ -106,7 +104,7 @@ def test_small_graphs_are_exhausted(n, block):
     L = laplacian_matrix(random_graph(n, seed=0))
     for k in range(1, n + 1):
         operator = DenseOperator(L)
-        pairs = thick_restart(operator, gaussian(operator, block), k, basis_size=max(2 * k, k + 24), max_products=1000)
+        pairs = thick_restart(operator, gaussian(operator, block), k, Restart(max(2 * k, k + 24), 1000))
         np.testing.assert_allclose(pairs.theta[:k], lowest(L, k)[0], atol=1e-12)
 
 

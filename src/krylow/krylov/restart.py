@@ -1,0 +1,332 @@
+r"""Restarted Lanczos: thick restart of a block (Wu and Simon, 2000), and implicit restart with given shifts.
+
+**Thick restart.** A basis V is grown with full orthogonalisation by $Q_{j+1} R = L Q_j - V (V^\top L Q_j)$. When it is
+full it is compressed to its p lowest Ritz vectors, and growth goes on from the same residual block,
+$L V_p = V_p \Theta + Q S$: the next cycle costs m - p products, and the space contains that of implicitly restarted
+Lanczos with exact shifts.
+
+**Implicit restart** (Sorensen, 1992). With shifts $r_1, \ldots, r_d$ the basis spans
+$\mathcal K_m\big(L, \prod_i (L - r_i I) \, z\big)$, as if the start had been filtered first, at the same number of
+products. But a start that is filtered well lies nearly in a space of k dimensions, and finding the weakest of them
+divides by components near the rounding error; here the filter is applied to a basis that stays orthonormal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from krylow._random import gaussian
+from krylow.krylov.lanczos import Krylov, breakdown_threshold
+from krylow.krylov.ritz import CONVERGED_PART, Ritz, following_converged, rayleigh_ritz, settled
+from krylow.linalg.gram_schmidt import polished
+from krylow.operators import Operator
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Settings of a thick restart."""
+
+    basis_size: int  # columns held, more than k
+    max_products: int
+    keep: int | None = None  # Ritz vectors kept at a restart, at least k; None: k and a third of the rest
+    tol: float = 0.0  # estimated normalised squared subspace error to stop at; 0: after max_products
+    recheck: bool = True  # look for missed eigenvectors before stopping
+
+
+def thick_restart(
+    L: Operator,
+    X: Tensor,
+    k: int,
+    settings: Restart,
+    *,
+    scale: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    report: Callable[[float], None] | None = None,
+) -> Ritz:
+    r"""Return the lowest Ritz pairs from a restarted basis.
+
+    Stops when the estimated error of the k lowest is at most ``tol``, when their residuals cannot fall further, or
+    after ``max_products``. One Krylov sequence holds one vector of each eigenspace; so with ``recheck`` the answer is
+    then tested: the guard vectors are dropped, a random block joins in, and the iteration goes on until the (k+1)-st
+    pair has converged anew, to a residual well below its distance from the k-th. A missed copy of a repeated eigenvalue
+    comes up there.
+
+    Parameters
+    ----------
+    L
+        The operator.
+    X
+        ``(*batch, n, b)`` start block, b < ``basis_size``.
+    k
+        Wanted pairs.
+    settings
+        Sizes and stopping rule.
+    scale
+        ``(*batch,)`` the size of the wanted values, where that is far below the norm of L. None: the norm.
+    generator
+        Source of the random block.
+    report
+        Called with the estimated error after every cycle. Ctrl-C ends the iteration with what the last cycle found.
+    """
+    scale = L.norm_bound() if scale is None else scale
+    generator = generator or torch.Generator(device=L.device).manual_seed(1)
+    size, tol, left = settings.basis_size, settings.tol, settings.max_products
+    keep = k + max(1, (size - k) // 3) if settings.keep is None else settings.keep
+    growth = _Growth(L, X, size, generator=generator)
+    reference: Ritz | None = None
+    latest: Ritz | None = None
+    while True:
+        try:
+            used = growth.fill(left)
+        except KeyboardInterrupt:
+            if latest is None:
+                raise
+            return replace(latest, interrupted=True)
+        if used == 0 and reference is not None:  # the products left do not pay for the recheck's wider block
+            return reference
+        left -= used
+        ritz = latest = growth.ritz(max(keep, k + 1))
+        if report is not None:
+            report(float(ritz.estimate(k).max()))
+        if left < growth.next.shape[-1] or growth.exhausted:
+            return ritz
+        final = settled(scale, ritz.residuals[..., : k + 1])
+        if tol == 0 or not bool(((ritz.estimate(k) <= tol) | final).all()):
+            growth.restart(ritz, keep)
+        elif not settings.recheck:
+            return ritz
+        elif reference is None or _lower(ritz, reference, k):
+            reference = ritz
+            growth.restart(ritz, k, random=X.shape[-1])
+        elif bool((_found_anew(ritz, reference, k) | final).all()):
+            return ritz
+        else:
+            growth.restart(ritz, keep)
+
+
+def block_lanczos(L: Operator, X: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Return V ``(*batch, n, s b)``, T and the residual block of ``steps`` block steps from ``X`` ``(*batch, n, b)``.
+
+    $L V = V T + R E^\top$ with T block tridiagonal and E the last b columns of the identity. Orthonormal to rounding by
+    full reorthogonalisation. Dependent directions are replaced by none: their columns are zero.
+    """
+    growth = _Growth(L, X, steps * X.shape[-1], generator=None)
+    growth.fill()
+    return growth.V, growth.H, growth.residual
+
+
+def _lower(ritz: Ritz, reference: Ritz, k: int) -> bool:
+    """Return whether any of the k lowest values fell by more than its residual explains."""
+    slack = 2 * reference.residuals[..., :k].amax(-1, keepdim=True)
+    return bool((ritz.theta[..., :k] < reference.theta[..., :k] - slack).any())
+
+
+def _found_anew(ritz: Ritz, reference: Ritz, k: int) -> Tensor:
+    """Return where the (k+1)-st pair has converged, and its value is no higher than that of the reference.
+
+    The latter is an upper bound of the (k+1)-st eigenvalue: a pair far above it has yet to fall, however small its
+    residual is, as where many eigenvalues lie near the lowest ones.
+    """
+    if min(ritz.theta.shape[-1], reference.theta.shape[-1]) <= k:
+        return following_converged(ritz, k)
+    gap = reference.theta[..., k] - reference.theta[..., k - 1]
+    return following_converged(ritz, k) & (ritz.theta[..., k] <= reference.theta[..., k] + CONVERGED_PART * gap)
+
+
+class _Growth:
+    """An orthonormal basis V, its projected matrix H = V^T L V, and the block Q that continues it: L V = V H + Q S."""
+
+    #: A step this many times the breakdown threshold is orthogonalised once more.
+    nearly_dependent = 1e3
+    #: Part of a column that the last projection has to leave; a projection that leaves it everywhere suffices.
+    kept = 0.5
+    #: Restarts after which the deviation from orthonormality, to which rotations add, is removed.
+    polish = 16
+
+    def __init__(self, L: Operator, X: Tensor, capacity: int, *, generator: torch.Generator | None) -> None:
+        block = X.shape[-1]
+        self.L, self.generator = L, generator
+        self.capacity = min(capacity, -(-L.n // block) * block)  # a full basis may end in zero columns
+        self.tiny = breakdown_threshold(L)[..., None]  # (*batch, 1)
+        self._V = X.new_zeros((*L.batch_shape, L.n, self.capacity))
+        self._H = X.new_zeros((*L.batch_shape, self.capacity, self.capacity))
+        self.width, self.rotations = 0, 0
+        self.residual = X
+        self.next, self.coupling = self._orthonormal(X, torch.zeros_like(self.tiny))
+
+    @property
+    def V(self) -> Tensor:
+        return self._V[..., : self.width]
+
+    @property
+    def H(self) -> Tensor:
+        H = self._H[..., : self.width, : self.width]
+        return (H + H.mT) / 2
+
+    @property
+    def live(self) -> Tensor:
+        """``(*batch, width)``: which columns are not zero."""
+        return torch.linalg.vector_norm(self.V, dim=-2) > 0.5
+
+    @property
+    def exhausted(self) -> bool:
+        return bool((self.live.sum(-1) >= self.L.sizes).all())
+
+    def fill(self, budget: int | None = None) -> int:
+        """Grow until the basis is full or the budget is used; return the products."""
+        used, block = 0, self.next.shape[-1]
+        while self.width + block <= self.capacity and (budget is None or used + block <= budget):
+            Q = self.next
+            here = slice(self.width, self.width + block)
+            self._V[..., here] = Q
+            self.width += block
+            W = self.L @ Q
+            C = self.V.mT @ W
+            W = W - self.V @ C
+            again = self.V.mT @ W
+            self.residual = W - self.V @ again
+            self._H[..., : self.width, here] = C + again
+            self._H[..., here, : self.width] = (C + again).mT
+            self.next, self.coupling = self._orthonormal(self.residual, self.tiny)
+            used += block
+        return used
+
+    def ritz(self, count: int) -> Ritz:
+        """Return the lowest Ritz pairs of the basis, ``count`` at most."""
+        block = self.coupling.shape[-1]
+        theta, Y = rayleigh_ritz(self.H, self.live)
+        theta, Y = theta[..., :count], Y[..., :count]
+        residuals = torch.linalg.vector_norm(self.coupling @ Y[..., self.width - block :, :], dim=-2)
+        return Ritz(theta, self.V @ Y, residuals.masked_fill(theta.isinf(), 0.0))
+
+    def restart(self, ritz: Ritz, keep: int, *, random: int = 0) -> None:
+        """Compress to the ``keep`` lowest Ritz vectors; ``random`` columns join the block that continues the basis."""
+        keep = min(keep, ritz.theta.shape[-1], self.capacity - self.next.shape[-1])  # the next block has to fit
+        theta, X = ritz.theta[..., :keep], ritz.X[..., :keep]
+        self.rotations += 1
+        self._V[..., :keep] = X if self.rotations % self.polish else polished(X)
+        self._H.zero_()
+        self._H[..., :keep, :keep] = torch.diag_embed(torch.where(theta.isinf(), torch.zeros_like(theta), theta))
+        self.width = keep
+        if random:
+            self._refresh(random)
+
+    def _refresh(self, columns: int) -> None:
+        """Join random columns to the block that continues the basis, or replace it where both do not fit."""
+        start = gaussian(self.L, columns, generator=self.generator)
+        start = self._project_out(start / torch.linalg.vector_norm(start, dim=-2, keepdim=True))
+        if self.width + self.next.shape[-1] + columns <= self.capacity:
+            start = start - self.next @ (self.next.mT @ start)
+            start = torch.cat([self.next, start], dim=-1)
+        rounding = torch.full_like(self.tiny, torch.finfo(start.dtype).eps ** 0.5)  # of columns of unit length
+        self.next, self.coupling = self._orthonormal(start, rounding)
+
+    def _project_out(self, Z: Tensor) -> Tensor:
+        for _ in range(2):
+            Z = Z - self.V @ (self.V.mT @ Z)
+        return Z
+
+    def _orthonormal(self, W: Tensor, tiny: Tensor) -> tuple[Tensor, Tensor]:
+        """Return Q, R with W = Q R, Q orthonormal and orthogonal to V; dependent columns become random, or zero."""
+        Q, R = torch.linalg.qr(W)
+        size = R.diagonal(dim1=-2, dim2=-1).abs()  # (*batch, block)
+        dependent = size <= tiny
+        # Nearly dependent columns of W, and those that are hardly more than rounding, are orthogonal to V only relative
+        # to their size before they were normalised.
+        near = W.shape[-1] > 1 or bool((size <= self.nearly_dependent * tiny).any())
+        if self.width and near and not bool(dependent.any()):
+            for _ in range(3):
+                Q, again = torch.linalg.qr(self._project_out(Q))
+                R = again @ R
+                if bool((again.diagonal(dim1=-2, dim2=-1).abs() >= self.kept).all()):
+                    break
+            dependent = R.diagonal(dim1=-2, dim2=-1).abs() <= tiny
+        return self._renewed(W, dependent) if bool(dependent.any()) else (Q, R)
+
+    def _renewed(self, W: Tensor, dependent: Tensor) -> tuple[Tensor, Tensor]:
+        """Return Q, R as :meth:`_orthonormal` does, with random columns, or zero ones, for the dependent ones."""
+        order = dependent.to(torch.int8).argsort(dim=-1, stable=True)  # independent columns first
+        dependent = torch.take_along_dim(dependent, order, dim=-1)[..., None, :]
+        Q = torch.linalg.qr(torch.take_along_dim(W, order[..., None, :], dim=-1) * ~dependent).Q
+        Z = torch.zeros_like(Q)
+        if self.generator is not None:
+            Z = gaussian(self.L, Q.shape[-1], generator=self.generator)
+            Z = Z / torch.linalg.vector_norm(Z, dim=-2, keepdim=True)
+        Q = torch.where(dependent, Z, Q)
+        # A random vector keeps something of order n^-1/2 where V does not span everything; less is rounding, and so is
+        # what the last projection still shortens.
+        for least in (torch.finfo(Q.dtype).eps ** 0.5, self.kept, self.kept):
+            Q, R = torch.linalg.qr(self._project_out(Q))
+            Q = Q * (R.diagonal(dim1=-2, dim2=-1).abs() > least)[..., None, :]
+        return Q, Q.mT @ W
+
+
+def implicit_restart(L: Operator, z: Tensor, k: int, m: int, shifts: Tensor) -> Krylov:
+    r"""Return an orthonormal basis of $\mathcal K_m\big(L, \prod_i (L - r_i I) \, z\big)$ and its coefficients.
+
+    A cycle applies m - k shifts by QR steps on the small matrix, $T - r I = Q R$, $T \leftarrow R Q + r I$,
+    $V \leftarrow V Q$, which shortens the basis by as many columns, and grows it again. Costs m + d products for d
+    shifts, memory (m + 1) n. Differentiable.
+
+    Parameters
+    ----------
+    L
+        The operator.
+    z
+        ``(*batch, n, 1)`` start.
+    k, m
+        Columns left by a full cycle, and columns of the basis, k < m.
+    shifts
+        ``(*batch, d)``; d of any size.
+    """
+    tiny = breakdown_threshold(L)[..., None, None]
+    V, T = torch.zeros_like(z)[..., :0], z.new_zeros((*z.shape[:-2], 0, 0))
+    V, T, f = _extended(L, V, T, z, 1, torch.zeros_like(tiny))  # the start has a size of its own, unlike residuals
+    V, T, f = _extended(L, V, T, f, m, tiny)
+    for group in shifts.split(m - k, dim=-1) if shifts.shape[-1] else ():
+        V, T, f = _compressed(V, T, f, group)
+        V, T, f = _extended(L, V, T, f, m, tiny)
+    beta = T.diagonal(offset=1, dim1=-2, dim2=-1)
+    last = torch.linalg.vector_norm(f, dim=-2)
+    steps = (torch.linalg.vector_norm(V, dim=-2) > 0.5).sum(-1)
+    return Krylov(V, T.diagonal(dim1=-2, dim2=-1), torch.cat([beta, last], dim=-1), f, steps)
+
+
+def _extended(L: Operator, V: Tensor, T: Tensor, f: Tensor, m: int, tiny: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Continue L V = V T + f e^T until V has m columns, orthogonalising twice against all of them."""
+    while V.shape[-1] < m:
+        beta = torch.linalg.vector_norm(f, dim=-2, keepdim=True)
+        alive = beta > tiny
+        v = torch.where(alive, f / torch.where(alive, beta, torch.ones_like(beta)), torch.zeros_like(f))
+        V = torch.cat([V, v], dim=-1)
+        f = L @ v
+        alpha = (v * f).sum(-2, keepdim=True)
+        for _ in range(2):
+            f = f - V @ (V.mT @ f)
+        T = torch.nn.functional.pad(T, (0, 1, 0, 1))
+        T[..., -1, -1] = alpha[..., 0, 0]
+        if T.shape[-1] > 1:
+            T[..., -1, -2] = T[..., -2, -1] = torch.where(alive, beta, torch.zeros_like(beta))[..., 0, 0]
+    return V, T, f
+
+
+def _compressed(V: Tensor, T: Tensor, f: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Apply shifts to the basis; each costs it a column."""
+    m = T.shape[-1]
+    eye = torch.eye(m, dtype=T.dtype, device=T.device)
+    Q = eye.expand_as(T)
+    for shift in shifts.unbind(-1):
+        r = shift[..., None, None] * eye
+        q, R = torch.linalg.qr(T - r)
+        T = R @ q + r
+        T = (T + T.mT) / 2
+        Q = Q @ q
+    left = m - shifts.shape[-1]
+    W = V @ Q[..., : left + 1]
+    f = W[..., left:] * T[..., left, left - 1, None, None] + f * Q[..., m - 1, left - 1, None, None]
+    V = W[..., :left]
+    return V, T[..., :left, :left].clone(), f - V @ (V.mT @ f)
