@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from krylow.solvers._heavy import contracted
 
 import krylow as kl
-from krylow.solvers._heavy import contracted
 
 
 def graph():

@@ -1,27 +1,43 @@
-"""The lowest vectors of the graph whose clusters of heavy edges are one node each."""
+"""Clusters of heavy edges, contracted to one node each.
+
+Vectors of frequencies far below an edge's weight hardly differ over it. Where many edges are that heavy, all vectors
+that are constant on their clusters are near 0 for the scaled matrix B, which cannot order them; on the contracted graph
+they are vectors like any others.
+"""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from krylow.operators import SparseOperator
-from krylow.solvers._aggregation import Aggregation
+from krylow.solvers._aggregation import Aggregation, joined
 from krylow.solvers._block import Block
 from krylow.solvers._coarse import CoarseGraph, solve_coarsest
 from krylow.solvers._filter import spectrum_top
-from krylow.solvers._heavy import contracted
 from krylow.solvers.chebyshev import Goal, first_cut, refine
 
-#: Edges of so many times a frequency hold nodes together, or of so many times more where that leaves fewer than so many
-#: clusters a vector: then there is nothing light among them.
-HEAVY, HEAVIER, LEAST = 20.0, 4.0, 10
-#: The error of the vectors, over that asked for in the end, and most passes over the graph of clusters.
-PART, PASSES = 0.1, 4000
+
+def contracted(L: SparseOperator, vector: Tensor, weight: float) -> Aggregation | None:
+    """Return the graph whose aggregates are the components of edges above a weight; None if there is no such edge.
+
+    ``vector`` ``(n,)`` is one that L maps to zero, or nearly, nowhere zero itself.
+    """
+    crow, col = L.host_indices()
+    heavy = np.flatnonzero(L.values.detach().cpu().numpy() < -weight)
+    if not heavy.size:
+        return None
+    row = np.searchsorted(crow, heavy, side="right") - 1
+    edges = csr_array((np.ones(heavy.size, dtype=np.int8), (row, col[heavy])), shape=(L.n, L.n))
+    count, labels = connected_components(edges, directed=False)
+    return joined(L, vector.double(), labels, count)
 
 
 def lowest_of_clusters(
-    L: SparseOperator, u: Tensor, frequency: float, k: int, count: int, tol: float
+    L: SparseOperator, u: Tensor, frequency: float, k: int, count: int, tol: float, *, heavy: float, least: float
 ) -> tuple[Aggregation, Tensor] | None:
     """Return the contracted graph and at most ``count`` of its lowest vectors; None if no edge is heavy enough.
 
@@ -36,25 +52,27 @@ def lowest_of_clusters(
     k
         How many are sought, less than ``count``.
     tol
-        The error of them that is asked for in the end.
+        Error of the first k vectors of the contracted graph.
+    heavy
+        Edges above so many times ``frequency`` are contracted, or above four times as much until there are enough
+        clusters: the fewer, the worse they approximate vectors that vary along a chain of heavy edges.
+    least
+        Clusters a vector that are enough.
     """
     heaviest = -float(L.values.detach().min()) if L.values.numel() else 0.0
-    weight = max(HEAVY * frequency, torch.finfo(torch.float64).eps * heaviest)
+    weight = max(heavy * frequency, torch.finfo(torch.float64).eps * heaviest)
     level = contracted(L, u, weight) if weight > 0 else None
-    while level is not None and level.coarse.n < LEAST * count:
-        weight *= HEAVIER
+    while level is not None and level.coarse.n < least * count:
+        weight *= 4
         level = contracted(L, u, weight)
-    return None if level is None else (level, _lowest(level.coarse, k, count, PART * tol))
-
-
-def _lowest(C: SparseOperator, k: int, count: int, tol: float) -> Tensor:
+    if level is None:
+        return None
+    C = level.coarse
     found = solve_coarsest(CoarseGraph(C), k, count, tol)
     if found is not None:
-        return found.V
+        return level, found.V
     source = torch.Generator(device=C.device).manual_seed(0)
-    X = torch.randn(C.n, count, dtype=C.dtype, device=C.device, generator=source)
-    block = Block(C, X, spectrum_top(C))
-    outcome = refine(block, C, Goal(k, tol, PASSES * count), first_cut(block))
-    if outcome.interrupted:  # which is the whole search's to answer
-        raise KeyboardInterrupt
-    return block.turned()
+    block = Block(C, torch.randn(C.n, count, dtype=C.dtype, device=C.device, generator=source), spectrum_top(C))
+    if refine(block, C, Goal(k, tol, 4000 * count), first_cut(block)).interrupted:
+        raise KeyboardInterrupt  # which the whole search answers
+    return level, block.turned()
