@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from krylow.krylov.ritz import Evidence, Ritz
-from krylow.solvers._correction import CAUTION, FIRST_RATIO, LEAST_RATIO, MOST_RATIO, Leftover, Step, beyond_rounding
+from krylow.solvers._correction import Corrections, Ratios, Step, beyond_rounding
 from krylow.solvers._estimate import Stopping
 
 F64 = torch.float64
@@ -25,37 +25,37 @@ def series(ratio):
 
 @pytest.mark.parametrize("ratio", [0.15, 0.3, 0.8])
 def test_what_is_left_is_the_rest_of_a_geometric_series(ratio):
-    left = Leftover()
+    left = Corrections()
     left.take(step(1e-2, 1e-2), 0.0)
-    assert left.most == pytest.approx(series(FIRST_RATIO))
+    assert left.most == pytest.approx(series(Ratios.first))
     left.take(step(1e-2 * ratio, 1e-2 * ratio), 0.0)
     assert left.most == pytest.approx(series(ratio))
     assert left.last == pytest.approx(series(ratio))
-    assert left.leaks == pytest.approx(1e-2 * ratio * series(ratio))
+    assert left.outside == pytest.approx(1e-2 * ratio * series(ratio))
 
 
 def test_the_lowest_vectors_speak_for_themselves():
     """The second vector's error is gone after a step, the first one's falls by half: that is what is left."""
-    left = Leftover()
+    left = Corrections()
     left.take(step(1e-4, 1.0), 0.0)
     left.take(step(5e-5, 1e-9), 0.0)
     assert left.most == pytest.approx(series(0.5), rel=1e-3)
-    assert left.last == pytest.approx(series(LEAST_RATIO))  # of both together
-    outcome = left.judged(step(5e-5, 1e-9), torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=F64), 0, 1e-3, 1e-12)
-    assert outcome.error == pytest.approx(CAUTION * series(0.5) * 2.5e-5, rel=1e-3)
+    assert left.last == pytest.approx(series(Ratios.least))  # of both together
+    outcome = left.judge(step(5e-5, 1e-9), torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=F64), 0, 1e-3, 1e-12)
+    assert outcome.error == pytest.approx(Ratios.caution * series(0.5) * 2.5e-5, rel=1e-3)
 
 
 def test_no_step_is_believed_to_take_all_or_nothing():
-    left = Leftover()
+    left = Corrections()
     left.take(step(1e-2), 0.0)
     left.take(step(0.0), 0.0)
-    assert left.leaks == 0
+    assert left.outside == 0
     left.take(step(1.0), 0.0)
-    assert left.most == pytest.approx(series(MOST_RATIO), rel=1e-2)
+    assert left.most == pytest.approx(series(Ratios.most), rel=1e-2)
 
 
 def test_steps_that_do_not_shrink_lead_nowhere():
-    left = Leftover()
+    left = Corrections()
     for _ in range(Stopping.patience):
         left.take(step(1e-3), 0.0)
         assert not left.stalled

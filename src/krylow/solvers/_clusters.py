@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from krylow.operators import SparseOperator
-from krylow.solvers._aggregation import Aggregation, joined
+from krylow.solvers._aggregation import Aggregation, galerkin
 from krylow.solvers._block import Block
 from krylow.solvers._coarse import CoarseGraph, solve_coarsest
 from krylow.solvers._filter import spectrum_top
@@ -33,13 +33,13 @@ def contracted(L: SparseOperator, vector: Tensor, weight: float) -> Aggregation 
     row = np.searchsorted(crow, heavy, side="right") - 1
     edges = csr_array((np.ones(heavy.size, dtype=np.int8), (row, col[heavy])), shape=(L.n, L.n))
     count, labels = connected_components(edges, directed=False)
-    return joined(L, vector.double(), labels, count)
+    return galerkin(L, vector.double(), labels, count)
 
 
-def lowest_of_clusters(
-    L: SparseOperator, u: Tensor, frequency: float, k: int, count: int, tol: float, *, heavy: float, least: float
-) -> tuple[Aggregation, Tensor] | None:
-    """Return the contracted graph and at most ``count`` of its lowest vectors; None if no edge is heavy enough.
+def clusters(
+    L: SparseOperator, u: Tensor, frequency: float, count: int, *, heavy: float, least: float
+) -> Aggregation | None:
+    """Return the graph whose clusters of heavy edges are one node each; None if no edge is heavy enough.
 
     Parameters
     ----------
@@ -49,13 +49,11 @@ def lowest_of_clusters(
         ``(n,)`` a vector that L maps to zero, or nearly, nowhere zero itself.
     frequency
         The highest that is sought, or a little more.
-    k
-        How many are sought, less than ``count``.
-    tol
-        Error of the first k vectors of the contracted graph.
+    count
+        Vectors that are to be computed.
     heavy
         Edges above so many times ``frequency`` are contracted, or above four times as much until there are enough
-        clusters: the fewer, the worse they approximate vectors that vary along a chain of heavy edges.
+        clusters: the fewer, the worse they approximate vectors that vary along a path of heavy edges.
     least
         Clusters a vector that are enough.
     """
@@ -65,14 +63,16 @@ def lowest_of_clusters(
     while level is not None and level.coarse.n < least * count:
         weight *= 4
         level = contracted(L, u, weight)
-    if level is None:
-        return None
-    C = level.coarse
+    return level
+
+
+def lowest_of_clusters(C: SparseOperator, k: int, count: int, tol: float) -> Tensor:
+    """Return ``count`` of the lowest vectors of a contracted graph, or fewer, the first k with an error of ``tol``."""
     found = solve_coarsest(CoarseGraph(C), k, count, tol)
     if found is not None:
-        return level, found.V
+        return found.V
     source = torch.Generator(device=C.device).manual_seed(0)
     block = Block(C, torch.randn(C.n, count, dtype=C.dtype, device=C.device, generator=source), spectrum_top(C))
     if refine(block, C, Goal(k, tol, 4000 * count), first_cut(block)).interrupted:
         raise KeyboardInterrupt  # which the whole search answers
-    return level, block.turned()
+    return block.turned()

@@ -22,14 +22,14 @@ import torch
 from torch import Tensor
 
 from krylow._checks import InputError
-from krylow.krylov.pairs import Ritz
+from krylow.krylov.ritz import Ritz
 from krylow.linalg.components import NullSpace
 from krylow.linalg.row_blocks import lengths, orthonormalize_
 from krylow.operators import FunctionOperator, SparseOperator
 from krylow.profile import GraphProfile
-from krylow.result import Subspace
+from krylow.solvers._aggregation import Aggregation
 from krylow.solvers._block import Block, conclude
-from krylow.solvers._clusters import lowest_of_clusters
+from krylow.solvers._clusters import clusters, lowest_of_clusters
 from krylow.solvers._correction import Corrections, Step, beyond_rounding
 from krylow.solvers._estimate import Outcome, Stopping, cautious_floor
 from krylow.solvers._filter import Filter, Precision, fits_single, least_guards, rates
@@ -66,25 +66,22 @@ class Davidson(Solver):
     """Polynomial-preconditioned block Davidson (Davidson, 1975; Stathopoulos and McCombs, 2010) scaled by the diagonal.
 
     Filters in Davidson's method: Zhou and Saad (2007). The preconditioner is a polynomial in the diagonally scaled
-    matrix; the block is restarted at every step, without the search directions of LOBPCG (Knyazev, 2001), which a
-    polynomial of some degree hardly needs.
+    matrix. No search directions are kept as in LOBPCG (Knyazev, 2001): a polynomial of some degree hardly needs them.
 
     Parameters
     ----------
     block
         Columns of the block, more than k. None: k and a quarter of it, at least a few.
     guards
-        Guard vectors that are corrected, too: before they converge, they couple vectors across the cut.
+        Guard vectors that are corrected, too, since they couple vectors across the cut.
     shift
         Place of the shift between the last wanted Ritz value, 0, and the next one, 1.
     least_degree, most_degree
         Degrees of the polynomial of a correction.
     least_reduction, most_reduction
         Factors that a correction should reduce the error of the vectors by.
-    heavy
-        Edges above so many times the last wanted frequency may be contracted.
-    clusters
-        Least nodes of the contracted graph for every column of the block.
+    heavy, clusters
+        Edges above ``heavy`` times the last wanted frequency are contracted, if ``clusters`` nodes a column remain.
     """
 
     name: ClassVar[str] = "davidson"
@@ -104,29 +101,24 @@ class Davidson(Solver):
         few = k <= 10 or problem.profile.contrast > 20
         return width_of_block(problem, self.block, guards=max(6 if few else min(6, k // 3), k // 4), line=8)
 
-    def subspace(self, problem: Problem) -> Subspace:
-        """Return the answer; of few nodes the search space is the whole space, where Rayleigh-Ritz is exact."""
-        L = problem.operator
-        if isinstance(L, FunctionOperator):
-            raise InputError(
-                'method="davidson" scales L by its diagonal, so its entries must be known, got a function.'
-            )
-        if not problem.is_large(400):
-            why = f"{L.n} nodes are few enough for the whole space to be searched"
-            return replace(Exact().subspace(problem), why=why)
-        if not isinstance(L, SparseOperator):
-            S = sparse_copy(L).counting_for(L)
-            problem = replace(problem, operator=S, profile=GraphProfile(S))
-            return replace(super().subspace(problem), operator=L)
-        return super().subspace(problem)
-
     def describe(self, problem: Problem) -> str:
-        """Return the width of the block."""
+        """Return the width of the block, if there is one."""
+        if not problem.is_large(400):
+            return f"{problem.operator.n} nodes are few enough for the whole space to be searched"
         return f"a block of {self._width(problem)} vectors, filtered and corrected through the diagonal"
 
     def solve(self, problem: Problem) -> Ritz:
-        """Return the lowest Ritz pairs."""
-        return solve_large(problem, partial(self._solve_large, width=self._width(problem)))
+        """Return the lowest Ritz pairs; of few nodes the search space is the whole space, where they are exact."""
+        L = problem.operator
+        if isinstance(L, FunctionOperator):
+            raise InputError('method="davidson" scales L by its diagonal: its entries must be known, got a function.')
+        if not problem.is_large(400):
+            return Exact().solve(problem)
+        width = self._width(problem)
+        if not isinstance(L, SparseOperator):
+            S = sparse_copy(L).counting_for(L)
+            problem = replace(problem, operator=S, profile=GraphProfile(S))
+        return solve_large(problem, partial(self._solve_large, width=width))
 
     def _solve_large(self, problem: Problem, width: int) -> Ritz:
         """Search in float32 where that suffices, and again in float64 where rounding is all of the remaining error."""
@@ -150,38 +142,22 @@ class Davidson(Solver):
                 search.outcome = replace(search.outcome, interrupted=True)
             pairs = search.pairs()
             known, start = pairs.evidence, pairs.X
+            assert known is not None
             ended = search.outcome.settled and not search.outcome.interrupted
-            if not ended or known is None or known.error <= problem.tol or known.well_defined < start.shape[1]:
+            if not ended or known.error <= problem.tol or known.well_defined < start.shape[1]:
                 break
         return pairs
 
     def _single_suffices(self, A: SparseOperator, first: float, tol: float) -> bool:
         rounding = torch.finfo(torch.float32).eps * float(A.diagonal().abs().max())
-        small = rounding <= Filtering.single_rounding * abs(first)
-        return tol >= Precision.single and small and fits_single(A)
+        return tol >= Precision.single and rounding <= Filtering.single_rounding * abs(first) and fits_single(A)
 
 
 class Search(RitzBlock):
-    """A block of one graph on its way to the lowest frequencies.
+    """A block of one graph on its way to the lowest frequencies; A is L in float64, which counts all products.
 
-    Parameters
-    ----------
-    settings
-        The solver's.
-    A
-        L in float64, which counts all products.
-    X, k, null
-        As of a :class:`RitzBlock`.
-    limit
-        Most products.
-    cutoff
-        If all frequencies up to this one are wanted.
-
-    Attributes
-    ----------
-    interval
-        Eigenvalues of B, by estimate: the lowest that is not deflated, the k-th, and the last guard's, from which on
-        corrections invert B.
+    ``interval`` are eigenvalues of B, by estimate: the lowest that is not deflated, the k-th, and the last guard's,
+    from which on corrections invert B.
     """
 
     def __init__(
@@ -192,7 +168,7 @@ class Search(RitzBlock):
         k: int,
         null: NullSpace | None,
         limit: int,
-        cutoff: float | None = None,
+        cutoff: float | None,
     ) -> None:
         super().__init__(X, k, null)
         self.settings, self.filtering = settings, Filtering()
@@ -207,7 +183,11 @@ class Search(RitzBlock):
         for _ in range(set_.joins):
             self._filter(shift)
             before = float(self.theta[self.wanted - 1])
-            self._join_clusters(tol)
+            level = self._clusters()
+            self._stiff = level is not None
+            if level is not None:
+                V = lowest_of_clusters(level.coarse, self.k, self.X.shape[1], set_.cluster_error * tol)
+                self.add(self.orthonormalized(level.prolong(V).to(self.X.dtype)))
             if self.cutoff is not None:
                 self._recount(int((self.theta <= self.cutoff).sum()))
             shift, last = self._between(), float(self.theta[self.wanted - 1])
@@ -216,9 +196,9 @@ class Search(RitzBlock):
         self._complete = False
 
     def _between(self) -> float:
-        """Return a shift just above the last wanted frequency."""
+        """Return a shift just above the last wanted frequency, and above its rounding where that is repeated."""
         last, following = self.theta[self.wanted - 1 : self.wanted + 1].tolist()
-        return last + self.settings.shift * (following - last)
+        return last + max(self.settings.shift * (following - last), 8 * torch.finfo(self.X.dtype).eps * abs(last))
 
     def _filter(self, shift: float) -> None:
         """Filter the block with better and better shifts, each time rotated to Ritz vectors of L."""
@@ -238,8 +218,8 @@ class Search(RitzBlock):
             self._deep = block.X[:, deep.to(block.X.device)].contiguous()
             least = float(theta[~deep].min()) if not bool(deep.all()) else 0.0
             end, last = float(theta[self.k - 1]), float(theta[-1])
-            near, top = self.pencil.near, self.pencil.top
-            self.interval = least, end, min(max(last, near), 0.5 * top)
+            near = self.pencil.near
+            self.interval = least, end, min(max(last, near), 0.5 * self.pencil.top)
             # As many eigenvalues of B are below 0 as L has below the shift. With the last wanted one just there, by
             # the distance of the last guard, none is among high ones of B, as it may be on a node of small degree.
             self._complete = -max(last - end, near) <= end <= 0 and not self._crowded
@@ -290,8 +270,7 @@ class Search(RitzBlock):
 
     def _growth(self) -> float:
         """Return the amplification that rounding allows."""
-        set_ = self.filtering
-        return set_.growth_single if self.X.dtype == torch.float32 else set_.growth_double
+        return self.filtering.growth_single if self.X.dtype == torch.float32 else self.filtering.growth_double
 
     def _lower(self, shift: float) -> None:
         """Lower the shift to one just above the wanted frequencies, which are known better than when it was chosen.
@@ -313,16 +292,12 @@ class Search(RitzBlock):
         least, end, low = self.interval
         self.interval = least + rise, min(end + rise, 0.0), min(low + rise, 0.5 * self.pencil.top)
 
-    def _join_clusters(self, tol: float) -> None:
-        """Add the lowest vectors of the graph of clusters of heavy edges to the block, and take its Ritz vectors."""
+    def _clusters(self) -> Aggregation | None:
+        """Return the graph of clusters of heavy edges; None if there are none."""
         u = torch.ones(self.A.n) if self.null is None else self.null.vector
         u = torch.where(u == 0, torch.ones_like(u), u)
         frequency, set_ = max(abs(self.pencil.shift), float(self.theta[self.wanted - 1])), self.settings
-        s, part = self.X.shape[1], self.filtering.cluster_error * tol
-        found = lowest_of_clusters(self.A, u, frequency, self.k, s, part, heavy=set_.heavy, least=set_.clusters)
-        self._stiff = found is not None
-        if found is not None:
-            self.add(self.orthonormalized(found[0].prolong(found[1]).to(self.X.dtype)))
+        return clusters(self.A, u, frequency, self.X.shape[1], heavy=set_.heavy, least=set_.clusters)
 
     def correct(self, tol: float, watch: Watch) -> bool:
         """Correct the wanted vectors until their estimated error is at most ``tol``, or no gap shows.
