@@ -62,7 +62,7 @@ class Corrections:
     most, last
         Their squared size over that of the last one: of the first vectors of which that is most, and of all.
     outside
-        Their normalised squared size.
+        Their normalised squared size, by the last ratio alone: that of rounding is now above 1, now below.
     delta
         ``(s,)`` by how much each frequency of the block may still fall.
     """
@@ -100,7 +100,7 @@ class Corrections:
         series, last = (_series(part.clamp(least, bounds.most)) for part in (worst, ratio))
         total = float(new[-1])
         self.most = float((series * new).max()) / max(total, torch.finfo(new.dtype).tiny)
-        self.last, self.outside = float(last[-1]), self.most * total / new.numel()
+        self.last, self.outside = float(last[-1]), float(last[-1]) * total / new.numel()
         self._idle = self._idle + 1 if total > bounds.stalled * self._least else 0
         self._least = min(self._least, total)
 
