@@ -47,7 +47,7 @@ class CoarseningSettings:
     least_error: float = 1e-9  #: and at least this
     close: float = 1.05  #: least ratio of the last to the k-th coarse eigenvalue,
     parts: float = 1.3  #: and that of a graph of weakly connected parts:
-    weak: float = 6.0  #: one with a ratio of neighbouring eigenvalues above this, the first apart
+    weak: float = 6.0  #: one with a ratio of neighbouring eigenvalues, from the second on, above this
     more: int = 8  #: least vectors more that are computed where the ratio is less,
     times: int = 2  #: so many times
     guards: int = 3  #: where cycles do not converge with fewer guards than this, they are tried with as many more
@@ -156,7 +156,7 @@ class Multilevel(Solver):
             return *_sweeps(block, D, goal, first_cut(block)), f"{NO_COARSE_GRAPH} {columns} vectors"
         limit = goal.max_products
         while coarse is not None:
-            width = coarse.theta.numel()
+            asked, width = width, coarse.theta.numel()
             X = level.prolong(coarse.V, empty(A.n, width, dtype=A.dtype, device=A.device))
             block = Block(A, X, high, orthonormal=True)
             cycles = TwoGrid(block, D, level, coarse, replace(goal, max_products=limit - A.products), settings)
@@ -168,9 +168,11 @@ class Multilevel(Solver):
                 goal = replace(goal, k=min(outcome.kept, width))
             if width >= goal.k + self.coarsening.guards:
                 break
-            coarse = self._solve_coarse(problem, level, graph, goal, width + self.coarsening.more)
-        # Sweeps need guards, which cycles do not, and random ones, which contain every eigenvector.
-        more = _random(problem, A, max(self.coarsening.more, block_width(goal.k, D.n) - width))
+            width += self.coarsening.more
+            coarse = self._solve_coarse(problem, level, graph, goal, width)
+        # Sweeps need guards, which cycles do not, and random ones, which contain every eigenvector, between weak parts.
+        least = self.coarsening.more if width > asked else 0
+        more = _random(problem, A, max(least, block_width(goal.k, D.n) - block.X.shape[1]))
         low = max(float(block.estimate.theta[-1]), 1e-7 * high)
         block = Block(A, torch.cat([block.X, more], dim=1), high)
         return *_sweeps(block, D, replace(goal, max_products=limit - A.products), low), f"{how}, then Chebyshev sweeps"
