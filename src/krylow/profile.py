@@ -42,8 +42,6 @@ class GraphProfile:
     @cached_property
     def components(self) -> tuple[np.ndarray, int]:
         """The component of each node ``(n,)``, and their number."""
-        if "condensed" in self.__dict__ and self.condensed.components is not None:
-            return self.condensed.components
         if "search" in self.__dict__:
             return self.search.labels, self.search.components
         return components_of(self._sparse)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse
-import scipy.sparse.csgraph
 
 import krylow as kl
 from krylow.linalg import elimination
@@ -155,16 +154,3 @@ def test_the_norm_is_not_known_with_positive_entries():
     dense[i, j] = dense[j, i] = 0.5
     assert condense(scipy.sparse.csr_array(dense), 0.0, 40.0).inverse_norm == np.inf
     assert condense(L, 0.3, 0.0).inverse_norm == 0.0
-
-
-@pytest.mark.parametrize("slowest", [4.0, np.inf])
-def test_components_are_those_of_the_schur_complement(slowest):
-    two = scipy.sparse.csr_array(scipy.sparse.block_diag([roads(seed=2), roads(seed=3, weighted=True)]))
-    core = condense(two, 0.0, slowest)
-    labels, count = core.components
-    expected, truth = scipy.sparse.csgraph.connected_components(two, directed=False)
-    assert count == expected >= 2
-    assert len(set(zip(labels, truth, strict=True))) == count  # the same parts, by whatever names
-    assert condense(two, 0.0, 0.0).components is None
-    two.data[two.data < 0] = 0.0  # entries that join nothing
-    assert condense(two, 0.0, slowest).components is None

@@ -35,7 +35,7 @@ class NullSpace:
         Number of null vectors: components ``0, ..., count - 1`` have one, the others (with self-loops) have none.
     vector
         ``(n,)`` float64: all null vectors in one, each of length 1 on its component; zero where there is none. Its
-        entries may share their room if they are all the same.
+        entries may share memory if they are all the same.
     lowest
         Whether no eigenvalue lies below zero, so that these are the lowest frequencies. Signed graphs: not known.
     """
@@ -49,7 +49,7 @@ class NullSpace:
     def basis(self, k: int | None = None, dtype: torch.dtype = torch.float64) -> Tensor:
         """Return the first k null vectors (all, if there are no more) as orthonormal columns ``(n, min(k, count))``.
 
-        They may share the room of ``vector``.
+        They may share memory with ``vector``.
         """
         width = self.count if k is None else min(k, self.count)
         if self.components == 1:
@@ -107,7 +107,7 @@ def _null_space(L: SparseOperator, labels: np.ndarray, components: int) -> NullS
     u, null, positive = np.zeros(1), np.zeros(components, dtype=bool), True
     for candidate in candidates(L):
         within, positive = L.null_rows(candidate)
-        if components == 1 and within.all():  # the usual case, without room for what many components need
+        if components == 1 and within.all():  # the usual case, without the memory that many components need
             unit = np.full(1, L.n**-0.5) if candidate is None else candidate / np.linalg.norm(candidate)
             vector = torch.from_numpy(unit).to(device).expand(L.n)
             zero = torch.zeros(1, dtype=torch.int64, device=device).expand(L.n)

@@ -30,7 +30,6 @@ from krylow import _native
 from krylow._memory import arrays
 from krylow.linalg.perturbation import restored_values
 from krylow.operators import SparseOperator
-from krylow.operators.ordering import components_of_rows
 
 
 @dataclass(frozen=True)
@@ -97,22 +96,6 @@ class SchurComplement:
     M: Any | None
     inverse_bound: float = 0.0
     _passes: tuple[np.ndarray, np.ndarray] = (np.empty((0, 3), np.int32), np.empty((0, 3)))
-
-    @cached_property
-    def components(self) -> tuple[np.ndarray, int] | None:
-        """The component ``(n,)`` of each node and their number, from those of S.
-
-        None where nothing was eliminated, or where stored entries are zero, which connect nothing.
-        """
-        if self.M is None or not self.matrix.data.all():
-            return None
-        own, count = components_of_rows(self.S.indptr, self.S.indices)
-        if count == 1:
-            return np.broadcast_to(own[:1], self.matrix.shape[0]), 1
-        labels = np.empty(self.matrix.shape[0], np.int64)
-        labels[self.nodes] = own
-        _native.inherit(self._passes[0], labels)
-        return labels, count
 
     @cached_property
     def order(self) -> tuple[np.ndarray, int] | None:
