@@ -32,10 +32,6 @@ def arrays(*wanted: tuple[int | tuple[int, ...], Any]) -> list[np.ndarray]:
     ]
 
 
-def trim(beside: Tensor) -> None:
-    """Do nothing."""
-
-
 def _buffer(size: int) -> np.ndarray:
     """Return so many bytes; from 2 MiB on they are mapped by themselves, and go back to the system when given up."""
     line, page, advice = 64, 1 << 21, getattr(mmap, "MADV_HUGEPAGE", None)
