@@ -3,10 +3,9 @@
     python benchmarks/kernel.py [--nodes 1000000] [--columns 32] [--threads 1] [--out results/kernel]
 
 One step a L X + b X + c Y on a 2D k-NN graph (k = 10) in reverse Cuthill-McKee order, in random order, and on a random
-graph of the same size; entries are of the block's dtype, or whole numbers in a byte as the methods keep them. Bytes are
-the compulsory ones, each number once: matrix with int32 indices, X, Y, result. Triad (z = x + s y over arrays as large
-as a block of 32 columns, three numbers an element) is what memory gives in the same run, with the same threads. torch
-and scipy have no fused step: theirs is L @ X followed by torch's own sums.
+graph of the same size. Bytes are the compulsory ones, each number once: matrix with int32 indices, X, Y, result. Triad
+(z = x + s y over arrays as large as a block of 32 columns, three numbers an element) is what memory gives in the same
+run, with the same threads. torch and scipy have no fused step: theirs is L @ X followed by torch's own sums.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from itertools import pairwise
 import numpy as np
 import scipy.sparse
 import torch
-from numba import njit
 from scipy.spatial import cKDTree
 from timing import interleaved
 
@@ -49,22 +47,13 @@ def random(n: int, seed: int, degree: int = 12) -> SparseOperator:
     return kl.laplacian(W + W.T)
 
 
-@njit(nogil=True, fastmath=True)
-def triad(z, x, y, s):
-    for i in range(z.size):
-        z[i] = x[i] + s * y[i]
-
-
-def triad_job(size: int, dtype: np.dtype, threads: int) -> Callable[[], None]:
-    x, y, z = (np.ones(size, dtype=dtype) for _ in range(3))
-    scale = dtype.type(3.0)
-    if threads == 1:
-        return lambda: triad(z, x, y, scale)
-    slices = [slice(*ends) for ends in pairwise(np.linspace(0, size, threads + 1).astype(int))]
+def triad_job(size: int, dtype: torch.dtype, threads: int) -> Callable[[], None]:
+    x, y, z = (torch.ones(size, dtype=dtype) for _ in range(3))
+    parts = [slice(*ends) for ends in pairwise(np.linspace(0, size, threads + 1).astype(int).tolist())]
     pool = ThreadPoolExecutor(threads)
 
     def job() -> None:
-        for _ in pool.map(lambda part: triad(z[part], x[part], y[part], scale), slices):
+        for _ in pool.map(lambda part: torch.add(x[part], y[part], alpha=3.0, out=z[part]), parts):
             pass
 
     return job
@@ -83,7 +72,7 @@ def measure(L: SparseOperator, columns: int, threads: int, repeats: int) -> dict
     a, b, c = 2.0, -0.5, 0.25
     seconds, answers = interleaved(
         {
-            "triad": triad_job(TRIAD_COLUMNS * L.n, X.numpy().dtype, threads),
+            "triad": triad_job(TRIAD_COLUMNS * L.n, X.dtype, threads),
             "fused": lambda: L.three_term(X, Y, a, b, c, out=out),
             "fused in place": lambda: L.three_term(X, own, a, b, c, out=own),
             "scipy": lambda: a * torch.from_numpy(rows @ X.numpy()) + b * X + c * Y,

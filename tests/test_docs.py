@@ -65,7 +65,7 @@ def test_files_and_tests_that_pages_name_exist():
     root = DOCS.parent
     for page in [*DOCS.rglob("*.md"), root / "README.md", root / "CONTRIBUTING.md"]:
         text = page.read_text(encoding="utf-8")
-        for file, name in re.findall(r"`((?:lab/)?(?:tests|benchmarks|src)/[\w/]+\.py)(?:::(\w+))?", text):
+        for file, name in re.findall(r"`((?:lab/)?(?:tests|benchmarks|src)/[\w/]+\.py)(?!\w)(?:::(\w+))?", text):
             assert (root / file).is_file(), (page.name, file)
             assert name in (root / file).read_text(encoding="utf-8"), (page.name, file, name)
 
