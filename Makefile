@@ -27,9 +27,8 @@ $(STAMP): pyproject.toml lab/pyproject.toml constraints.txt $(NATIVE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch -e '.[$(EXTRAS)]' -e lab
 	@touch $@
 
-native: $(STAMP)  ## build the compiled extension into src/krylow, once more after a change of native/
-	cmake -S native -B build/native -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DKRYLOW_WERROR=ON
-	cmake --build build/native --parallel
+native: setup  ## build the compiled extension into src/krylow, where `make setup` already has what that takes
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 
 lint: setup  ## style, types and the order of the layers
 	$(BIN)/ruff check $(CODE)
@@ -77,5 +76,5 @@ format: setup  ## rewrite the code in the house format
 	$(BIN)/ruff format $(CODE)
 
 clean:  ## remove .venv, caches and built files
-	rm -rf $(VENV) .venv-lowest src/krylow/_native*.so build dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest src/krylow/_native*.so native/CMakeCache.txt native/CMakeFiles native/cmake_install.cmake native/*.ninja native/.ninja_* native/*.a build dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
