@@ -2,10 +2,11 @@
 
     python benchmarks/kernel.py [--nodes 1000000] [--columns 32] [--threads 1] [--out results/kernel]
 
-One step a L X + b X + c Y on a 2D k-NN graph (k = 10) in reverse Cuthill-McKee order, in random order, and on a random
-graph of the same size. Bytes are the compulsory ones, each number once: matrix with int32 indices, X, Y, result. Triad
+One step a L X + b X + c Y on a 2D k-NN graph (k = 10) in breadth-first order, in random order, and on a random graph of
+the same size. Bytes are the compulsory ones, each number once: matrix with int32 indices, X, Y, result. Triad
 (z = x + s y over arrays as large as a block of 32 columns, three numbers an element) is what memory gives in the same
-run, with the same threads. torch and scipy have no fused step: theirs is L @ X followed by torch's own sums.
+run, with the same threads. torch and scipy have no fused step: theirs is L @ X followed by torch's own sums; "scipy in
+place" is scipy's own loop, which adds L X to a block that is there already, and the sums in place.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ import argparse
 import datetime
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 
 import numpy as np
 import scipy.sparse
 import torch
+from scipy.sparse import _sparsetools
 from scipy.spatial import cKDTree
 from timing import interleaved
 
@@ -47,19 +47,12 @@ def random(n: int, seed: int, degree: int = 12) -> SparseOperator:
     return kl.laplacian(W + W.T)
 
 
-def triad_job(size: int, dtype: torch.dtype, threads: int) -> Callable[[], None]:
-    x, y, z = (torch.ones(size, dtype=dtype) for _ in range(3))
-    parts = [slice(*ends) for ends in pairwise(np.linspace(0, size, threads + 1).astype(int).tolist())]
-    pool = ThreadPoolExecutor(threads)
-
-    def job() -> None:
-        for _ in pool.map(lambda part: torch.add(x[part], y[part], alpha=3.0, out=z[part]), parts):
-            pass
-
-    return job
+def triad_job(size: int, dtype: torch.dtype) -> Callable[[], object]:
+    x, y, z = (empty(size, dtype=dtype).fill_(1.0) for _ in range(3))
+    return lambda: torch.add(x, y, alpha=3.0, out=z)
 
 
-def measure(L: SparseOperator, columns: int, threads: int, repeats: int) -> dict[str, float]:
+def measure(L: SparseOperator, columns: int, repeats: int) -> dict[str, float]:
     generator = torch.Generator().manual_seed(0)
     # In large pages, as the methods' blocks are, and numpy's arrays for triad.
     X, Y, out, own = (empty(L.n, columns, dtype=L.dtype) for _ in range(4))
@@ -70,11 +63,20 @@ def measure(L: SparseOperator, columns: int, threads: int, repeats: int) -> dict
     rows = scipy.sparse.csr_array((values.numpy(), col, crow), shape=L.shape)
     tensor = torch.sparse_csr_tensor(torch.from_numpy(crow), torch.from_numpy(col), values, size=tuple(L.shape))
     a, b, c = 2.0, -0.5, 0.25
+    sums = empty(L.n, columns, dtype=L.dtype)
+
+    def scipy_in_place() -> torch.Tensor:
+        sums.zero_()
+        parts = (rows.indptr, rows.indices, rows.data, X.numpy().ravel(), sums.numpy().ravel())
+        _sparsetools.csr_matvecs(L.n, L.n, columns, *parts)
+        return sums.mul_(a).add_(X, alpha=b).add_(Y, alpha=c)
+
     seconds, answers = interleaved(
         {
-            "triad": triad_job(TRIAD_COLUMNS * L.n, X.dtype, threads),
+            "triad": triad_job(TRIAD_COLUMNS * L.n, X.dtype),
             "fused": lambda: L.three_term(X, Y, a, b, c, out=out),
             "fused in place": lambda: L.three_term(X, own, a, b, c, out=own),
+            "scipy in place": scipy_in_place,
             "scipy": lambda: a * torch.from_numpy(rows @ X.numpy()) + b * X + c * Y,
             "torch": lambda: a * (tensor @ X) + b * X + c * Y,
             "product, ours": lambda: L @ X,
@@ -86,7 +88,7 @@ def measure(L: SparseOperator, columns: int, threads: int, repeats: int) -> dict
     size = X.element_size()
     moved = crow.nbytes + col.nbytes + L.values.nbytes + 3 * X.numel() * size
     speed = 3 * TRIAD_COLUMNS * L.n * size / seconds["triad"]
-    steps = ("fused", "fused in place", "scipy", "torch")
+    steps = ("fused", "fused in place", "scipy in place", "scipy", "torch")
     return {
         "gigabytes a second, triad": speed / 1e9,
         **{f"seconds {name}": value for name, value in seconds.items() if name != "triad"},
@@ -114,7 +116,7 @@ def main() -> None:
         for columns in args.columns:
             kinds = {"float32": L.like(L.values.float()), "float64": L}
             for dtype, A in kinds.items():
-                for key, value in measure(A, columns, args.threads, args.repeats).items():
+                for key, value in measure(A, columns, args.repeats).items():
                     results[f"{name}, {columns} columns, {dtype}: {key}"] = value
                     print(f"{name}, {columns:3d} columns, {dtype}: {key:30s} {value:.4g}", flush=True)
     if args.out:
