@@ -1,6 +1,8 @@
 // Aggregates of nodes and the Laplacian between them.
 #pragma once
 
+#include <stdexcept>
+
 #include "graph.h"
 
 namespace krylow {
@@ -133,6 +135,7 @@ Coarse<I> coarsen(const Rows<I>& L, const V* values, const N* labels, const Vect
     for (Size a = 0; a < count; ++a) {
         for (Size p = rows[a]; p < rows[a + 1]; ++p) {
             const Size b = met[p], q = following[b]++;
+            if (q >= rows[b + 1]) throw std::invalid_argument("col: expected a symmetric pattern.");
             columns[q] = static_cast<I>(a);
             entries[q] = sums[p] / (sizes[a] * sizes[b]);
         }

@@ -14,6 +14,7 @@ nb::object eliminate(const In& crow, const In& col, const In& values, double shi
     with_rows(crow, col, [&](auto rows) {
         const auto* const own = entries<double>(values, "values", {rows.count});
         if (rows.n >= INT32_MAX || rows.count >= INT32_MAX) refuse("col", "fewer than 2^31 entries");
+        check_ascending(rows);
         const nb::gil_scoped_release unlocked;
         found = krylow::eliminate(rows, own, shift, slowest, widest);
     });

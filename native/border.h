@@ -134,6 +134,16 @@ void with_rows(const In& crow, const In& col, const Use& use) {
     });
 }
 
+// Refuse rows whose columns do not ascend: two entries at one place are more neighbours than a node has.
+template <class I>
+void check_ascending(const Rows<I>& rows) {
+    bool ascending = true;
+    for (Size i = 0; i < rows.n; ++i) {
+        for (Size p = rows.crow[i] + 1; p < rows.crow[i + 1]; ++p) ascending &= rows.col[p - 1] < rows.col[p];
+    }
+    if (!ascending) refuse("col", "ascending columns in each row");
+}
+
 // A vector whose entries may be any step apart, as one of equal entries is.
 struct Strided {
     const double* data;

@@ -1,6 +1,8 @@
 // Sparse LDL^T factors without pivoting: minimum-degree order, elimination tree, factor.
 #pragma once
 
+#include <stdexcept>
+
 #include "graph.h"
 
 namespace krylow {
@@ -27,10 +29,13 @@ Ordering minimum_degree(const Rows<I>& L, Size most) {
     for (Size i = 0; i < n; ++i) {
         start[i] = end;
         for (Size e = L.crow[i]; e < L.crow[i + 1]; ++e) {
+            if (mark[L.col[e]] == i) throw std::invalid_argument("col: expected no column twice in a row.");
+            mark[L.col[e]] = static_cast<Int>(i);
             if (L.col[e] != i) lists[end++] = static_cast<Int>(L.col[e]);
         }
         length[i] = capacity[i] = static_cast<Int>(end - start[i]);
     }
+    for (Size i = 0; i < n; ++i) mark[i] = -1;
     Int links = 0;
     const auto link = [&](Int i, Int degree) {
         linked[links] = i;

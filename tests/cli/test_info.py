@@ -31,13 +31,13 @@ def test_info_in_words():
 def test_missing_extras_come_with_their_pip_line(monkeypatch):
     real = metadata.version
 
-    def without_pyamg(name):
-        if name == "pyamg":
+    def without_sklearn(name):
+        if name == "scikit-learn":
             raise metadata.PackageNotFoundError(name)
         return real(name)
 
-    monkeypatch.setattr(metadata, "version", without_pyamg)
-    assert "pyamg: pip install '.[large]'" in runner.invoke(app, ["info"]).stdout
+    monkeypatch.setattr(metadata, "version", without_sklearn)
+    assert "scikit-learn: pip install '.[sklearn]'" in runner.invoke(app, ["info"]).stdout
 
 
 def test_a_wrong_data_folder_is_said_in_one_line(tmp_path, monkeypatch):

@@ -128,6 +128,17 @@ def test_labels_orders_and_trees_that_do_not_fit():
         _native.levels(CROW, COL, 3)
 
 
+def test_patterns_that_are_not_symmetric_or_name_a_column_twice():
+    labels, ones = np.array([0, 0, 1], np.int32), np.ones(3)
+    with pytest.raises(ValueError, match="symmetric"):  # an entry of one aggregate in the other, and none back
+        _native.coarsen(np.array([0, 1, 2, 2], np.int32), np.array([2, 2], np.int32), np.ones(2), labels, ones, ones[:2])
+    twice = np.array([0, 2, 3, 3], np.int32), np.array([1, 1, 0], np.int32)
+    with pytest.raises(ValueError, match="ascending"):
+        _native.eliminate(*twice, ones, 0.0, 9.0, 64)
+    with pytest.raises(ValueError, match="twice"):
+        _native.minimum_degree(*twice, 100)
+
+
 def test_a_tree_of_another_matrix_is_refused():
     A = scipy.sparse.csr_array(np.ones((4, 4)) + 4 * np.eye(4))
     rows, own = (A.indptr.astype(np.int32), A.indices.astype(np.int32)), np.arange(4)
