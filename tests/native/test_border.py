@@ -130,8 +130,9 @@ def test_labels_orders_and_trees_that_do_not_fit():
 
 def test_patterns_that_are_not_symmetric_or_name_a_column_twice():
     labels, ones = np.array([0, 0, 1], np.int32), np.ones(3)
-    with pytest.raises(ValueError, match="symmetric"):  # an entry of one aggregate in the other, and none back
-        _native.coarsen(np.array([0, 1, 2, 2], np.int32), np.array([2, 2], np.int32), np.ones(2), labels, ones, ones[:2])
+    one_way = np.array([0, 1, 2, 2], np.int32), np.array([2, 2], np.int32)
+    with pytest.raises(ValueError, match="symmetric"):
+        _native.coarsen(*one_way, np.ones(2), labels, ones, ones[:2])
     twice = np.array([0, 2, 3, 3], np.int32), np.array([1, 1, 0], np.int32)
     with pytest.raises(ValueError, match="ascending"):
         _native.eliminate(*twice, ones, 0.0, 9.0, 64)
