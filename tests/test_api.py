@@ -10,7 +10,7 @@ from krylow import InputError
 from krylow._floor import PROOF_LIMIT
 from krylow.api import SIGNAL_METHODS
 from krylow.certificate import Status
-from krylow.choose import EXACT_LIMIT, TREE_FILL, choose
+from krylow.choose import LIMITS, choose
 from krylow.graph import as_operator
 from krylow.nn import GaussianProbe, UnrolledLanczos
 from krylow.operators import FunctionOperator
@@ -306,10 +306,10 @@ def test_auto_says_what_it_chose_and_why():
     small = kl.subspace(laplacian_matrix(random_graph(20, seed=0)), 3)
     assert small.method == "exact"
     assert "20 nodes" in small.why
-    W = scipy.sparse.csr_array(random_graph(EXACT_LIMIT + 100, 0.02, seed=0).numpy())
+    W = scipy.sparse.csr_array(random_graph(LIMITS.exact + 100, 0.02, seed=0).numpy())
     large = kl.subspace(kl.laplacian(W), 3)
     assert large.method != "exact"
-    assert str(EXACT_LIMIT + 100) in large.why
+    assert str(LIMITS.exact + 100) in large.why
     assert large.status == Status.CONVERGED
     function = kl.subspace(FunctionOperator(laplacian_matrix(path(30)).matmul, 30), 3)
     assert "only products" in function.why
@@ -414,7 +414,7 @@ def test_auto_factorises_a_large_graph_that_is_nearly_a_tree_and_not_a_grid():
     ends = generator.integers(6000, size=(2, 200))
     more = scipy.sparse.coo_array((np.ones(200), ends), shape=(6000, 6000))
     thin = kl.laplacian(tree + tree.T + more + more.T)
-    assert GraphProfile(thin).fill.ratio > TREE_FILL  # but its Schur complement is small
+    assert GraphProfile(thin).fill.ratio > LIMITS.tree_fill  # but its Schur complement is small
     assert choose(thin, 5)[0] == "shift_invert"
     path = scipy.sparse.diags_array([np.ones(79), np.ones(79)], offsets=[-1, 1])
     grid = scipy.sparse.kronsum(path, path)

@@ -10,7 +10,6 @@ from krylow.operators import DenseOperator
 from krylow.response import (
     chebyshev_coefficients,
     chebyshev_lowpass,
-    chebyshev_response,
     estimated_cutoff,
     lanczos_lowpass,
 )
@@ -51,7 +50,6 @@ def test_filter_is_the_polynomial_of_the_operator(jackson, signed):
     x = randn(15, 2)
     y = chebyshev_lowpass(operator, x, cutoff=2.0, degree=20, jackson=jackson)
     np.testing.assert_allclose(y, U @ np.diag(h) @ U.T @ x.numpy(), atol=1e-10)
-    np.testing.assert_allclose(chebyshev_response(c, low, high, torch.from_numpy(lam)), h, atol=1e-10)
     assert operator.products == 20 * 2
 
 
@@ -59,7 +57,9 @@ def test_jackson_stays_in_the_unit_interval_and_plain_overshoots():
     lam = torch.linspace(0, 2, 1001, dtype=F64)
     low, high = scalar(0), scalar(2)
     responses = {
-        jackson: chebyshev_response(chebyshev_coefficients(scalar(0.7), low, high, 60, jackson=jackson), low, high, lam)
+        jackson: torch.from_numpy(
+            chebyshev.chebval((lam - 1).numpy(), chebyshev_coefficients(scalar(0.7), low, high, 60, jackson=jackson).numpy())
+        )
         for jackson in (False, True)
     }
     assert float(responses[True].max()) <= 1 + 1e-12

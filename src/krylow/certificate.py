@@ -23,7 +23,7 @@ from torch import Tensor
 from krylow._floor import PROOF_LIMIT, Inside, complement_probe, estimated_floor, proved_floor
 from krylow.graph import as_operator
 from krylow.krylov.chebyshev import chebyshev_filter
-from krylow.krylov.ritz import SETTLED_POWER, Evidence
+from krylow.krylov.ritz import Evidence
 from krylow.linalg.perturbation import davis_kahan, entry_error
 from krylow.linalg.row_blocks import exact_gram
 from krylow.operators import FunctionOperator, Operator
@@ -215,7 +215,7 @@ def _certify(
 
     no_gap = floor - theta_k <= noise
     error = _error(inside, floor, no_gap, tol)
-    settled = no_gap & (inside.total <= torch.finfo(inside.dtype).eps ** SETTLED_POWER * inside.norm)
+    settled = no_gap & (inside.total <= torch.finfo(inside.dtype).eps ** 0.5 * inside.norm)
     tied = settled & ~below
     if not factored:  # a guard that has not settled shows no gap either, but does not show that there is none
         tied = tied & (following - theta_k <= 10 * inside.total + noise)

@@ -19,7 +19,7 @@ from torch import Tensor
 from krylow._random import gaussian
 from krylow.autodiff.projector import lowest_eigenspace
 from krylow.krylov.lanczos import lanczos
-from krylow.krylov.ritz import symmetrized_matrix
+from krylow.krylov.ritz import lift, symmetrized_matrix
 from krylow.operators import FunctionOperator, Operator
 
 #: Random vectors of the eigenvalue count that turns k into a cutoff.
@@ -52,13 +52,6 @@ def _jackson(degree: int, like: Tensor) -> Tensor:
     j = torch.arange(degree + 1, dtype=like.dtype, device=like.device)
     cot = 1 / torch.tan(torch.tensor(angle, dtype=like.dtype, device=like.device))
     return ((terms - j) * torch.cos(j * angle) + torch.sin(j * angle) * cot) / terms
-
-
-def chebyshev_response(coefficients: Tensor, low: Tensor, high: Tensor, lam: Tensor) -> Tensor:
-    """Return the polynomial's value at the eigenvalues ``lam`` ``(*batch, s)``."""
-    x = (2 * lam - (high + low)[..., None]) / (high - low)[..., None]
-    angles = torch.acos(x.clamp(-1, 1))[..., None] * torch.arange(coefficients.shape[-1], device=lam.device)
-    return (coefficients[..., None, :] * torch.cos(angles)).sum(-1)
 
 
 def chebyshev_lowpass(
@@ -174,15 +167,11 @@ def lanczos_lowpass(
     v = x.expand(*columns.batch_shape[:-1], *x.shape[-2:]).mT[..., None]  # (*batch, c, n, 1)
     krylov = lanczos(columns, v, min(m, L.n), reorthogonalize=True)
     S, _ = symmetrized_matrix(krylov)
-    steps = krylov.alpha.shape[-1]
-    live = torch.arange(steps, device=S.device) < krylov.steps[..., None]
+    live = torch.arange(S.shape[-1], device=S.device) < krylov.steps[..., None]
+    S = lift(S, live)
     with torch.no_grad():
-        top = 2 * S.abs().sum(-1).amax(-1, keepdim=True) + 1
-        lifted = S + torch.diag_embed(torch.where(live, torch.zeros_like(top), top))
-        theta = torch.linalg.eigvalsh(lifted)
-        kept = theta <= cutoff if k is None else torch.arange(steps, device=S.device) < k
+        kept = torch.linalg.eigvalsh(S) <= cutoff if k is None else torch.arange(S.shape[-1], device=S.device) < k
         count = (kept & live).sum(-1)
-    S = S + (lifted - S).detach()
     _, Y = lowest_eigenspace(S, max(1, int(count.max())), count)
     y = krylov.V @ (Y @ Y[..., :1, :].mT)  # (*batch, c, n, 1)
     return (y * torch.linalg.vector_norm(v, dim=-2, keepdim=True))[..., 0].mT

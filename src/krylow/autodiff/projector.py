@@ -21,9 +21,6 @@ from torch.autograd.function import once_differentiable
 from krylow.linalg.eigh import eigh
 from krylow.linalg.gram_schmidt import gram_schmidt
 
-#: A gap below this many eps times the spread of the spectrum is no gap: its derivative does not exist and is left out.
-GAP_EPS = 8
-
 
 def lowest_eigenspace(S: Tensor, k: int, count: Tensor | None = None) -> tuple[Tensor, Tensor]:
     r"""Return all eigenvalues ``(*batch, m)``, ascending, and the k lowest eigenvectors ``(*batch, m, k)`` of ``S``.
@@ -77,8 +74,9 @@ def _inverse_gaps(theta: Tensor, k: int, count: Tensor) -> Tensor:
     r"""Return $1 / (\theta_i - \theta_j)$ for kept i and dropped j, ``(*batch, m, k)``, and 0 elsewhere."""
     kept = torch.arange(theta.shape[-1], device=theta.device) < count[..., None]  # (*batch, m)
     gap = theta[..., None, :k] - theta[..., :, None]
-    spread = theta.abs().amax(-1)[..., None, None]
-    real = kept[..., None, :k] & ~kept[..., :, None] & (gap.abs() > GAP_EPS * torch.finfo(gap.dtype).eps * spread)
+    # A gap below rounding is none: its derivative does not exist and is left out.
+    rounding = 8 * torch.finfo(gap.dtype).eps * theta.abs().amax(-1)[..., None, None]
+    real = kept[..., None, :k] & ~kept[..., :, None] & (gap.abs() > rounding)
     return torch.where(real, 1 / torch.where(real, gap, torch.ones_like(gap)), torch.zeros_like(gap))
 
 

@@ -33,7 +33,7 @@ import torch
 
 from krylow._checks import InputError
 from krylow.api import METHODS, subspace
-from krylow.choose import SPARSE_EXACT_LIMIT
+from krylow.choose import LIMITS
 from krylow.graph import laplacian
 from krylow.integrations._frequencies import fixed_signs, missing_extra, unconverged, without_trivial, zero_frequency
 
@@ -79,7 +79,7 @@ class _OnGraph(TransformerMixin, BaseEstimator):
         L = laplacian(W, self.kind)
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         method, why = self.method, None
-        if method == "auto" and planar and L.n > SPARSE_EXACT_LIMIT:
+        if method == "auto" and planar and L.n > LIMITS.sparse_exact:
             method, why = "shift_invert", "a graph of neighbours in the plane is cheap to factorise"
         found = subspace(L, k, cutoff=cutoff, method=method, tol=self.tol, seed=seed)
         advice = unconverged(found)

@@ -22,8 +22,6 @@ from krylow.krylov.lanczos import Krylov, tridiagonal
 from krylow.linalg.perturbation import davis_kahan
 from krylow.operators import Operator
 
-#: Residuals below this power of eps, times the norm, are as small as they need to be: no gap will show any more.
-SETTLED_POWER = 0.5
 #: The (k+1)-st Ritz pair has converged if its residual is this part of its distance from the k-th: a pair that has not
 #: may still fall to the k-th, or below.
 CONVERGED_PART = 0.3
@@ -106,8 +104,8 @@ class Ritz:
 
 
 def settled(scale: Tensor, residuals: Tensor) -> Tensor:
-    """Return where all residuals ``(*batch, k)`` are so small against ``scale`` that further work changes nothing."""
-    return residuals.amax(-1) <= torch.finfo(residuals.dtype).eps ** SETTLED_POWER * scale
+    """Return where all residuals ``(*batch, k)`` are so small against ``scale`` that no gap will show any more."""
+    return residuals.amax(-1) <= torch.finfo(residuals.dtype).eps ** 0.5 * scale
 
 
 def following_converged(pairs: Ritz, k: int, part: float = CONVERGED_PART) -> Tensor:
