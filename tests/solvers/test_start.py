@@ -8,7 +8,7 @@ from krylow.certificate import Status
 from krylow.metrics import subspace_error
 from krylow.testing import grid, laplacian_matrix, lowest, random_graph
 
-ITERATIVE = ["chebyshev", "lobpcg", "thick_restart", "davidson"]
+ITERATIVE = ["lobpcg", "thick_restart"]
 
 
 @pytest.mark.parametrize("method", ["lobpcg", "thick_restart"])
