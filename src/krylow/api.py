@@ -89,8 +89,8 @@ def subspace(
     start
         A warm start of the methods that iterate: an earlier :class:`Subspace` of nearly the same graph, or a block
         ``(*batch, n, s)``. It only saves products: random guard vectors join it, and a random start follows where the
-        certificate does not confirm its answer. Used by "lobpcg", "thick_restart" and "lanczos". The others have a
-        start of their own, or guard vectors that cost as much from any start.
+        certificate does not confirm its answer. Used by "thick_restart", "lanczos" and, up to 2048 nodes of known
+        entries, "lobpcg". The others have a start of their own, or guard vectors that cost as much from any start.
     callback
         Called after every sweep of such a method with a :class:`~krylow.solvers._problem.Progress`: passes, the error
         reached, the seconds spent and left. Ctrl-C ends the iteration with the best subspace so far, whose status

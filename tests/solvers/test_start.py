@@ -1,6 +1,8 @@
 """A warm start saves products and is never believed where it lacks a frequency."""
 
+import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 import krylow as kl
@@ -46,3 +48,19 @@ def test_a_start_of_another_shape_is_refused():
             kl.subspace(L, 2, method="lobpcg", start=start)
     with pytest.raises(kl.InputError, match="start must be finite"):
         kl.subspace(L, 2, method="lobpcg", start=torch.full((10, 2), torch.nan))
+
+
+@pytest.mark.parametrize("method", ITERATIVE)
+def test_a_start_above_the_cut_of_a_large_graph(method):
+    """An invariant subspace of higher frequencies is not taken for the lowest one where no proof says so."""
+    sizes = [60] * 40
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(40), sizes)
+    W = rng.random((2400, 2400)) < np.where(labels[:, None] == labels, 0.3, 0.002)
+    W = np.tril(W, -1)
+    lam, U = np.linalg.eigh(np.diag((W + W.T).sum(0)) - 1.0 * (W + W.T))
+    k = 5 + int(np.argmax(np.diff(lam[4:14]) / lam[5:14]))
+    L = kl.laplacian(scipy.sparse.csr_array(1.0 * (W + W.T)))
+    found = kl.subspace(L, k, method=method, start=U[:, k : 2 * k], tol=1e-2)
+    error = float(subspace_error(found.basis, torch.from_numpy(U[:, :k].copy())))
+    assert found.status != Status.CONVERGED or error <= 1e-2

@@ -26,7 +26,7 @@ from krylow.certificate import Status
 from krylow.krylov.ritz import Evidence, Ritz
 from krylow.linalg.components import NullSpace
 from krylow.linalg.perturbation import by_construction
-from krylow.operators import Operator, SparseOperator
+from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
 from krylow.profile import GraphProfile
 from krylow.result import Subspace, from_pairs
@@ -235,9 +235,11 @@ def width_of_block(problem: Problem, block: int | None, *, guards: int | None = 
 def warmed(problem: Problem, X: Tensor) -> Tensor:
     """Put a warm start in the first columns of a random block ``(*batch, n, s)``, at most k and s - 1 of them.
 
-    The random guard vectors that remain contain every eigenvector, also one that the warm start has missed.
+    Guard vectors converge only to what the start lacks, which may be far below the cut. So it is used where the
+    certificate, which sees that, is a proof.
     """
-    if problem.start is not None:
+    L = problem.operator
+    if problem.start is not None and L.n <= PROOF_LIMIT and not isinstance(L, FunctionOperator):
         Q = orthonormalize(problem.start.to(X))[..., : min(problem.k, X.shape[-1] - 1)]
         live = torch.linalg.vector_norm(Q, dim=-2, keepdim=True) > 0
         columns = X[..., : Q.shape[-1]]
