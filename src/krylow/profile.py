@@ -69,13 +69,13 @@ class GraphProfile:
     @cached_property
     def contrast(self) -> float:
         """The mean of the degrees over their harmonic mean: 1 if all are alike."""
-        diagonal = self._sparse.diagonal().detach().abs()
+        diagonal = self.operator.diagonal().detach().abs()
         return float(diagonal.mean() * diagonal[diagonal > 0].reciprocal().mean()) if bool(diagonal.any()) else 1.0
 
     @cached_property
     def degree_spread(self) -> float:
         """The largest degree over the mean; 1 where one is negative, and the diagonal tells nothing."""
-        diagonal = self._sparse.diagonal().detach()
+        diagonal = self.operator.diagonal().detach()
         return float(diagonal.max() / diagonal.mean()) if bool(diagonal.any()) and bool((diagonal >= 0).all()) else 1.0
 
     @property

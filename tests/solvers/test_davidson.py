@@ -411,3 +411,12 @@ def test_weights_over_fourteen_orders_are_never_a_wrong_answer(k, seed):
     assert exact.certificate.proved
     found = kl.subspace(L, k, method="davidson")
     assert found.status != Status.CONVERGED or float(subspace_error(found.basis, exact.basis)) <= 1e-3
+
+
+def test_a_dense_graph_of_some_hundred_nodes_is_searched_and_a_function_is_refused():
+    W = np.triu(np.random.default_rng(0).random((500, 500)) < 0.02, 1).astype(float)
+    L = kl.laplacian(W + W.T)
+    sub, exact = kl.subspace(L, 12, method="davidson"), kl.subspace(L, 12, method="exact")
+    assert float(kl.metrics.subspace_error(sub.basis, exact.basis)) <= max(1e-3, float(sub.error_bound))
+    with pytest.raises(kl.InputError, match="its entries must be known"):
+        kl.subspace(kl.operators.FunctionOperator(lambda X: L @ X, 500, dtype=L.dtype), 12, method="davidson")

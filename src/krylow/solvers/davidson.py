@@ -103,6 +103,8 @@ class Davidson(Solver):
 
     def describe(self, problem: Problem) -> str:
         """Return the width of the block, if there is one."""
+        if isinstance(problem.operator, FunctionOperator):
+            raise InputError('method="davidson" scales L by its diagonal: its entries must be known, got a function.')
         if not problem.is_large(400):
             return f"{problem.operator.n} nodes are few enough for the whole space to be searched"
         return f"a block of {self._width(problem)} vectors, filtered and corrected through the diagonal"
@@ -110,8 +112,6 @@ class Davidson(Solver):
     def solve(self, problem: Problem) -> Ritz:
         """Return the lowest Ritz pairs; of few nodes the search space is the whole space, where they are exact."""
         L = problem.operator
-        if isinstance(L, FunctionOperator):
-            raise InputError('method="davidson" scales L by its diagonal: its entries must be known, got a function.')
         if not problem.is_large(400):
             return Exact().solve(problem)
         width = self._width(problem)
