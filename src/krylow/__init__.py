@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from krylow._checks import InputError
     from krylow.api import lowpass, subspace
     from krylow.certificate import Certificate, Status
+    from krylow.cuts import Fiedler, Partition, fiedler, partition
+    from krylow.distances import effective_resistance
     from krylow.graph import laplacian
     from krylow.nn import load
     from krylow.result import Subspace
@@ -21,22 +23,31 @@ __version__ = "0.2.0"
 
 _HOME = {
     "Certificate": "krylow.certificate",
+    "Fiedler": "krylow.cuts",
     "InputError": "krylow._checks",
+    "Partition": "krylow.cuts",
     "Status": "krylow.certificate",
     "Subspace": "krylow.result",
+    "effective_resistance": "krylow.distances",
+    "fiedler": "krylow.cuts",
     "laplacian": "krylow.graph",
     "load": "krylow.nn",
     "lowpass": "krylow.api",
+    "partition": "krylow.cuts",
     "subspace": "krylow.api",
 }
 _MODULES = ("data", "losses", "metrics", "nn", "operators", "solvers")
 
 __all__ = [
     "Certificate",
+    "Fiedler",
     "InputError",
+    "Partition",
     "Status",
     "Subspace",
     "data",
+    "effective_resistance",
+    "fiedler",
     "laplacian",
     "load",
     "losses",
@@ -44,6 +55,7 @@ __all__ = [
     "metrics",
     "nn",
     "operators",
+    "partition",
     "solvers",
     "subspace",
 ]

@@ -212,15 +212,20 @@ def positive(value: Any, what: str) -> float:
     return plain
 
 
-def signal(x: Any, batch_shape: torch.Size, n: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
-    """Return a signal ``(n,)``, ``(n, c)`` or ``(*batch, n, c)`` in the dtype of the operator it is filtered with."""
+def signal(
+    x: Any, batch_shape: torch.Size, n: int, dtype: torch.dtype, device: torch.device | None = None, row: str = "node"
+) -> Tensor:
+    """Return a signal ``(n,)``, ``(n, c)`` or ``(*batch, n, c)`` in the dtype of the operator it is filtered with.
+
+    A ``row`` belongs to a node, or to a coefficient.
+    """
     x = numbers(x, "the signal")
     if x.is_complex():
         raise InputError(f"the signal must be real, got {x.dtype}: filter real and imaginary part separately.")
     given, x = x, x.to(device or x.device, dtype)
     length = x.shape[-1] if x.ndim == 1 else x.shape[-2] if x.ndim >= 2 else 0
     if length != n:
-        raise InputError(f"the signal must have one row per node, ({n}, c), got shape {tuple(x.shape)}.")
+        raise InputError(f"the signal must have one row per {row}, ({n}, c), got shape {tuple(x.shape)}.")
     if x.ndim == 1 and batch_shape:
         raise InputError(
             f"a batch of {tuple(batch_shape)} graphs needs a signal (*batch, {n}, c), got {tuple(x.shape)}."

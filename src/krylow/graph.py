@@ -98,6 +98,37 @@ def _of_adjacency(adjacency: Tensor | Edges | scipy.sparse.csr_array, kind: str 
     return _laplacian_of_rows(adjacency.to_scipy() if isinstance(adjacency, Edges) else adjacency, kind)
 
 
+def batched_laplacian(
+    edge_index: Tensor, weight: Tensor, sizes: Tensor, kind: str | None = None
+) -> tuple[Operator, Tensor]:
+    """Return the Laplacians of the graphs that a PyG batch joins, as one padded batch, differentiable in the weights.
+
+    Parameters
+    ----------
+    edge_index, weight
+        ``(2, e)`` and ``(e,)``: the edges of all graphs, whose nodes are numbered through.
+    sizes
+        ``(graphs,)`` nodes of each.
+
+    Returns
+    -------
+    tuple
+        The operator, ``(graphs, n, n)``, and ``(nodes,)`` the place of each node among the graphs * n of the batch.
+    """
+    n, device = int(sizes.max()), weight.device
+    graph = torch.repeat_interleave(torch.arange(sizes.numel(), device=device), sizes)
+    first = sizes.cumsum(0) - sizes
+    if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < graph.numel():
+        raise InputError(f"an edge_index must hold nodes 0 to {graph.numel() - 1}, got others.")
+    if bool((graph[edge_index[0]] != graph[edge_index[1]]).any()):
+        raise InputError("an edge must join nodes of one graph of the batch, got one between two graphs.")
+    place = torch.arange(graph.numel(), device=device) + (n * torch.arange(sizes.numel(), device=device) - first)[graph]
+    row, col = place[edge_index]
+    weight = _checks.finite(_checks.floating(weight, "edge_weight"), "edge_weight")
+    W = weight.new_zeros(sizes.numel() * n * n).index_add(0, row * n + col % n, weight).reshape(-1, n, n)
+    return _dense_laplacian(_checks.symmetric(W, "W"), kind, mask=_mask(sizes.tolist(), device)), place
+
+
 def as_operator(L: Any) -> Operator:
     """Return ``L`` as an operator: an operator as it is, a plain symmetric matrix (torch, numpy, scipy) wrapped.
 

@@ -130,6 +130,12 @@ class Subspace:
         signal = _checks.signal(x, L.batch_shape, L.n, self.basis.dtype, self.basis.device)
         return _checks.as_given(self.basis.mT @ signal, x)
 
+    def inverse_gft(self, c: Any) -> Any:
+        r"""Return the signal $\hat U c$ of graph Fourier coefficients ``(k,)``, ``(k, c)`` or ``(*batch, k, c)``."""
+        L = self.operator
+        coefficients = _checks.signal(c, L.batch_shape, self.k, self.basis.dtype, self.basis.device, "coefficient")
+        return _checks.as_given(self.basis @ coefficients, c)
+
     def __repr__(self) -> str:
         return (
             f"Subspace(method={self.method!r}, shape={tuple(self.basis.shape)}, products={self.products}, "

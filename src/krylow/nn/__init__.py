@@ -2,6 +2,7 @@
 
 from krylow.nn.attention import LowPassAttention, TransformerBlock
 from krylow.nn.graph_learning import GraphLearning, TokenGraph
+from krylow.nn.layers import LowPass
 from krylow.nn.probes import GaussianProbe, InversePolynomialProbe, Probe, RootProbe
 from krylow.nn.unrolled import UnrolledLanczos, load
 
@@ -9,6 +10,7 @@ __all__ = [
     "GaussianProbe",
     "GraphLearning",
     "InversePolynomialProbe",
+    "LowPass",
     "LowPassAttention",
     "Probe",
     "RootProbe",

@@ -1,0 +1,105 @@
+"""Resistances by series and parallel wires, by the pseudo-inverse, by Foster's theorem; gradients by gradcheck."""
+
+import numpy as np
+import pytest
+import torch
+
+import krylow as kl
+from krylow import distances
+from krylow.testing import block_diagonal, complete, cycle, grid, path, random_graph
+
+
+def all_pairs(n):
+    return torch.tensor([(i, j) for i in range(n) for j in range(i, n)])
+
+
+def by_pseudo_inverse(L, pairs):
+    inverse = torch.linalg.pinv(L, hermitian=True)
+    i, j = pairs.T
+    return inverse[i, i] + inverse[j, j] - 2 * inverse[i, j]
+
+
+def test_wires_in_series_and_side_by_side():
+    r = kl.effective_resistance(kl.laplacian(path(5)), all_pairs(5))
+    torch.testing.assert_close(r, (all_pairs(5)[:, 1] - all_pairs(5)[:, 0]).double())
+    r = kl.effective_resistance(kl.laplacian(cycle(6)), [[0, 2], [0, 3]])
+    assert r == pytest.approx([8 / 6, 9 / 6])
+    assert kl.effective_resistance(kl.laplacian(complete(5)), np.array([[1, 4]])) == pytest.approx([2 / 5])
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("iterate", [False, True])
+def test_the_values_are_those_of_the_pseudo_inverse(monkeypatch, sparse, iterate):
+    if iterate:
+        monkeypatch.setattr(distances, "SETTINGS", distances.SolveSettings(light_fill=0.0, widest=7))
+    W = random_graph(15, seed=3)
+    L = kl.laplacian(W.to_sparse() if sparse else W)
+    expected = by_pseudo_inverse(L.to_dense(), all_pairs(15))
+    torch.testing.assert_close(kl.effective_resistance(L, all_pairs(15)), expected)  # one solve a node
+    torch.testing.assert_close(kl.effective_resistance(L, all_pairs(15)[3:6]), expected[3:6])  # one a pair
+
+
+def test_fosters_theorem_on_a_grid():
+    W = grid(20, 20)
+    edges = W.triu().nonzero()
+    r = kl.effective_resistance(kl.laplacian(W.to_sparse()), edges)
+    assert float((W[edges[:, 0], edges[:, 1]] * r).sum()) == pytest.approx(399)
+
+
+def test_between_components_it_is_infinite_and_within_each_their_own():
+    W = block_diagonal(path(3), cycle(4), torch.zeros(1, 1, dtype=torch.float64))
+    L = kl.laplacian(W)
+    r = kl.effective_resistance(L, [[0, 2], [3, 5], [0, 3], [7, 0], [7, 7]])
+    assert r == pytest.approx([2, 1, np.inf, np.inf, 0])
+
+
+def test_self_loops_are_wires_to_the_ground():
+    W = block_diagonal(path(2), path(2))
+    W[0, 0] = W[2, 2] = 1.0
+    L = kl.laplacian(W)
+    pairs = torch.tensor([[0, 1], [1, 3], [0, 2]])
+    r = kl.effective_resistance(L, pairs)
+    torch.testing.assert_close(r, by_pseudo_inverse(L.to_dense(), pairs))
+    far = kl.effective_resistance(kl.laplacian(block_diagonal(W, path(2))), torch.tensor([[1, 3], [4, 5], [0, 4]]))
+    torch.testing.assert_close(far, torch.tensor([r[1].item(), 1.0, torch.inf]).double())
+
+
+def test_the_sketch_has_the_error_that_was_asked_for():
+    W = grid(20, 20)
+    L = kl.laplacian(W.to_sparse())
+    edges = W.triu().nonzero()
+    exact = kl.effective_resistance(L, edges)
+    sketched = kl.effective_resistance(L, edges, error=0.1, seed=1)
+    error = (sketched / exact - 1).square().mean().sqrt()
+    assert 0.05 < float(error) < 0.15
+    assert torch.equal(sketched, kl.effective_resistance(L, edges, error=0.1, seed=1))
+    grounded = W.clone()
+    grounded[0, 0] = 1.0
+    few = kl.effective_resistance(kl.laplacian(grounded.to_sparse()), edges, error=0.1)
+    exact = by_pseudo_inverse(kl.laplacian(grounded).to_dense(), edges)
+    assert 0.05 < float((few / exact - 1).square().mean().sqrt()) < 0.15
+
+
+def test_the_gradient_is_that_of_the_pseudo_inverse():
+    W = random_graph(7, seed=0)
+    index = W.triu().nonzero().T
+    both = torch.cat([index, index.flip(0)], 1)
+    weights = W[index[0], index[1]].clone().requires_grad_()
+    pairs = torch.tensor([[0, 6], [1, 2]])
+
+    def resistance(w):
+        return kl.effective_resistance(kl.laplacian((both, torch.cat([w, w])), num_nodes=7), pairs)
+
+    assert torch.autograd.gradcheck(resistance, weights)
+
+
+def test_what_is_refused():
+    with pytest.raises(kl.InputError, match="combinatorial"):
+        kl.effective_resistance(kl.laplacian(path(4).to_sparse(), "normalized"), [[0, 1]])
+    with pytest.raises(kl.InputError, match="combinatorial"):
+        kl.effective_resistance(kl.laplacian(path(4), "normalized"), [[0, 1]])
+    with pytest.raises(kl.InputError, match="non-negative"):
+        kl.effective_resistance(kl.laplacian(-path(4)), [[0, 1]])
+    for pairs in ([[0, 4]], [0, 1], [[0.5, 1.0]], [[0, 1, 2], [1, 2, 3]]):
+        with pytest.raises(kl.InputError, match="pairs must"):
+            kl.effective_resistance(kl.laplacian(path(4)), pairs)
