@@ -108,7 +108,7 @@ void check_permutation(const N* order, Size n) {
 }
 
 void permute(const In& crow, const In& col, const In& values, const In& order, const Out& rows, const Out& columns,
-             const Out& permuted) {
+             const Out& permuted, int threads) {
     with_matrix<float, double>(crow, col, values, [&](auto given, auto* own) {
         using I = std::remove_const_t<std::remove_pointer_t<decltype(given.crow)>>;
         with_dtype<std::int32_t, std::int64_t>(order, "order", [&](auto node) {
@@ -121,23 +121,24 @@ void permute(const In& crow, const In& col, const In& values, const In& order, c
                 auto* const to_values = entries<W>(permuted, "entries", {given.count});
                 const nb::gil_scoped_release unlocked;
                 check_permutation(ordered, given.n);
-                permute(given, own, ordered, to_rows, to_columns, to_values);
+                permute(given, own, ordered, to_rows, to_columns, to_values, threads);
             });
         });
     });
 }
 
-void move_rows(const Out& X, const In& order) {
+void scatter_rows(const In& X, const In& order, const Out& out, int threads) {
     with_dtype<float, double>(X, "X", [&](auto type) {
         using T = typename decltype(type)::type;
         with_dtype<std::int32_t, std::int64_t>(order, "order", [&](auto node) {
             using N = typename decltype(node)::type;
             const Size n = length(X, "X"), columns = length(X, "X", 1);
-            auto* const block = entries<T>(X, "X", {n, columns});
+            const auto* const block = entries<T>(X, "X", {n, columns});
             const auto* const ordered = entries<N>(order, "order", {n});
+            auto* const target = entries<T>(out, "out", {n, columns});
             const nb::gil_scoped_release unlocked;
             check_permutation(ordered, n);
-            krylow::move_rows(block, ordered, n, columns);
+            krylow::scatter_rows(block, ordered, target, n, columns, threads);
         });
     });
 }
@@ -258,8 +259,9 @@ void bind_graph(nb::module_& m) {
     m.def("mirror_balance", &python::mirror_balance, arg("crow"), arg("col"), arg("bits"),
           "Return zero where a matrix is symmetric to the last bit.");
     m.def("permute", &python::permute, arg("crow"), arg("col"), arg("values"), arg("order"), arg("rows"), arg("columns"),
-          arg("entries"), "Write the rows of a matrix whose nodes are put in an order.");
-    m.def("move_rows", &python::move_rows, arg("X"), arg("order"), "Move row i of a block to place order[i], in place.");
+          arg("entries"), arg("threads"), "Write the rows of a matrix whose nodes are put in an order.");
+    m.def("scatter_rows", &python::scatter_rows, arg("X"), arg("order"), arg("out"), arg("threads"),
+          "Write row i of a block to row order[i] of another one.");
     m.def("aggregate", &python::aggregate, arg("crow"), arg("col"), arg("values"), arg("strong"), arg("bound"),
           "Return the aggregate of each node and their number.");
     m.def("coarsen", &python::coarsen, arg("crow"), arg("col"), arg("values"), arg("labels"), arg("v"), arg("sizes"),

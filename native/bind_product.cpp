@@ -14,8 +14,6 @@ namespace krylow {
 namespace python {
 namespace {
 
-// Entries times columns that are worth a thread of their own, and parts a thread: whoever is done takes the next.
-constexpr Size work_per_thread = 500'000, parts_per_thread = 4;
 // Ranges of rows that quotients are summed up by, whatever the number of threads.
 constexpr Size most_ranges = 256;
 
@@ -39,27 +37,6 @@ struct Pattern {
         return static_cast<const I*>(col.data());
     }
 };
-
-template <class I>
-Size row_of(const I* crow, Size n, Size entry) {
-    return std::lower_bound(crow, crow + n + 1, static_cast<I>(entry)) - crow;
-}
-
-// Call use(start, stop) for ranges of rows of about as many entries each.
-template <class I, class Use>
-void share_rows(const I* crow, Size n, Size columns, int threads, const Use& use) {
-    const Size count = crow[n], most = count * columns / work_per_thread;
-    threads = static_cast<int>(std::max<Size>(1, std::min<Size>(threads, most)));
-    if (threads == 1) {
-        use(Size{0}, n);
-        return;
-    }
-    const Size parts = threads * parts_per_thread;
-    const auto start = [&](Size part) {
-        return part == 0 ? 0 : part == parts ? n : std::min(n, row_of(crow, n, count / parts * part));
-    };
-    Pool::run(parts, threads, [&](Size part) { use(start(part), start(part + 1)); });
-}
 
 // Call `use` with the product's types: of indices, entries and block.
 template <class Use>

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "array.h"
+#include "pool.h"
 
 namespace krylow {
 
@@ -204,35 +205,32 @@ std::uint64_t mirror_balance(const Rows<I>& L, const std::uint64_t* bits) {
 
 // The rows of a matrix whose nodes are put in an order, order[new] = old, a permutation: its columns are in none.
 template <class I, class N, class V, class W>
-void permute(const Rows<I>& L, const V* values, const N* order, I* rows, I* columns, W* entries) {
+void permute(const Rows<I>& L, const V* values, const N* order, I* rows, I* columns, W* entries, int threads) {
     Array<I> place(L.n);
     rows[0] = 0;
     for (Size i = 0; i < L.n; ++i) {
         place[order[i]] = static_cast<I>(i);
         rows[i + 1] = static_cast<I>(rows[i] + L.crow[order[i] + 1] - L.crow[order[i]]);
     }
-    for (Size i = 0; i < L.n; ++i) {
-        Size to = rows[i];
-        for (Size p = L.crow[order[i]]; p < L.crow[order[i] + 1]; ++p, ++to) {
-            columns[to] = place[L.col[p]];
-            entries[to] = static_cast<W>(values[p]);
+    share_rows(rows, L.n, 1, threads, [&](Size start, Size stop) {
+        for (Size i = start; i < stop; ++i) {
+            Size to = rows[i];
+            for (Size p = L.crow[order[i]]; p < L.crow[order[i] + 1]; ++p, ++to) {
+                columns[to] = place[L.col[p]];
+                entries[to] = static_cast<W>(values[p]);
+            }
         }
-    }
+    });
 }
 
-// Move row i of a block to place order[i], a permutation, for all rows at once and in place: along its cycles.
+// Write row i of a block to row order[i] of another one, a permutation.
 template <class T, class N>
-void move_rows(T* X, const N* order, Size n, Size columns) {
-    Array<T> carried(columns);
-    Array<bool> moved(n, false);
-    for (Size first = 0; first < n; ++first) {
-        if (moved[first]) continue;
-        std::copy_n(X + first * columns, columns, carried.data());
-        for (Size place = order[first]; !moved[place]; place = order[place]) {
-            moved[place] = true;
-            std::swap_ranges(carried.data(), carried.data() + columns, X + place * columns);
-        }
-    }
+void scatter_rows(const T* X, const N* order, T* out, Size n, Size columns, int threads) {
+    const Size parts = std::clamp<Size>(n * columns / work_per_thread, 1, threads * parts_per_thread);
+    Pool::run(parts, threads, [&](Size part) {
+        for (Size i = n * part / parts; i < n * (part + 1) / parts; ++i)
+            std::copy_n(X + i * columns, columns, out + order[i] * columns);
+    });
 }
 
 }  // namespace krylow

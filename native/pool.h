@@ -2,6 +2,7 @@
 // program, needs the cores.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -129,5 +130,25 @@ class Pool {
     int threads_ = 0;
     const long process_ = process();
 };
+
+// Entries times columns that are worth a thread of their own, and parts a thread: whoever is done takes the next.
+inline constexpr Size work_per_thread = 500'000, parts_per_thread = 4;
+
+// Call use(start, stop) for ranges of rows of about as many entries each.
+template <class I, class Use>
+void share_rows(const I* crow, Size n, Size columns, int threads, const Use& use) {
+    const Size count = crow[n], most = count * columns / work_per_thread;
+    threads = static_cast<int>(std::max<Size>(1, std::min<Size>(threads, most)));
+    if (threads == 1) {
+        use(Size{0}, n);
+        return;
+    }
+    const Size parts = threads * parts_per_thread;
+    const auto start = [&](Size part) -> Size {
+        if (part == 0 || part == parts) return part == 0 ? 0 : n;
+        return std::min<Size>(n, std::lower_bound(crow, crow + n + 1, static_cast<I>(count / parts * part)) - crow);
+    };
+    Pool::run(parts, threads, [&](Size part) { use(start(part), start(part + 1)); });
+}
 
 }  // namespace krylow

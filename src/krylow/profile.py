@@ -14,7 +14,7 @@ from krylow.linalg.components import NullSpace, null_space
 from krylow.linalg.elimination import SchurComplement, condense_graph
 from krylow.linalg.fill import Fill, condensed_fill
 from krylow.operators import Operator, SparseOperator
-from krylow.operators.ordering import Search, breadth_first_search, components_of
+from krylow.operators.ordering import Search, breadth_first_search
 
 
 class GraphProfile:
@@ -42,9 +42,7 @@ class GraphProfile:
     @cached_property
     def components(self) -> tuple[np.ndarray, int]:
         """The component of each node ``(n,)``, and their number."""
-        if "search" in self.__dict__:
-            return self.search.labels, self.search.components
-        return components_of(self._sparse)
+        return self.search.labels, self.search.components
 
     @cached_property
     def null_space(self) -> NullSpace | None:

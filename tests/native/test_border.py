@@ -113,9 +113,9 @@ def test_labels_orders_and_trees_that_do_not_fit():
     for order in ([0, 1, 3], [0, -1, 2], [0, 0, 2], [0, 1]):
         order = np.array(order)
         with pytest.raises(REFUSED):
-            _native.move_rows(np.ones((3, 2)), order)
+            _native.scatter_rows(np.ones((3, 2)), order, np.ones((3, 2)), 1)
         with pytest.raises(REFUSED):
-            _native.permute(*matrix, order, np.empty(4, np.int32), np.empty(4, np.int32), np.empty(4))
+            _native.permute(*matrix, order, np.empty(4, np.int32), np.empty(4, np.int32), np.empty(4), 1)
         with pytest.raises(REFUSED):
             _native.tree_and_counts(CROW, COL, order, order)
     passes = np.array([[0, 1, 3]], np.int32), np.ones((1, 3))
@@ -198,7 +198,7 @@ def test_malformed_rows_never_crash(data):
         lambda: _native.tree_and_counts(crow, col, numbers, place),
         lambda: _native.tree_and_counts(crow, col, place.argsort(), place),
         lambda: _native.factorise(crow, col, values, place.argsort(), place, numbers, np.arange(rows + 1)),
-        lambda: _native.move_rows(block, numbers),
+        lambda: _native.scatter_rows(block, numbers, block.copy(), 1),
         lambda: _native.down(numbers[: rows // 3 * 3].reshape(-1, 3).astype(np.int32), np.ones((rows // 3, 3)), block),
     ]
     for call in calls:

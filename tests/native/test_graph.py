@@ -73,18 +73,34 @@ def test_asymmetry_in_the_last_bit_is_seen():
     assert _native.mirror_balance(crow, col, values.view(np.uint64)) != 0
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("order_type", [np.int32, np.int64])
-def test_permutations(order_type):
+def test_permutations(order_type, threads):
     L, order = graph(), np.random.default_rng(0).permutation(200).astype(order_type)
     rows, columns, entries = np.empty(201, np.int32), np.empty(L.nnz, np.int32), np.empty(L.nnz, np.float32)
-    _native.permute(*parts(L), order, rows, columns, entries)
+    _native.permute(*parts(L), order, rows, columns, entries, threads)
     found = scipy.sparse.csr_array((entries, columns, rows), shape=L.shape)
     assert abs(found - L[order][:, order]).max() == 0
     for dtype in (np.float32, np.float64):
         X = np.random.default_rng(1).standard_normal((200, 7)).astype(dtype)
-        moved = X.copy()
-        _native.move_rows(moved, order)
+        moved = np.empty_like(X)
+        _native.scatter_rows(X, order, moved, threads)
         np.testing.assert_array_equal(moved[order], X)
+
+
+def test_permutations_that_threads_share():
+    n = 150_000
+    L, order = scipy.sparse.eye_array(n, format="csr"), np.random.default_rng(0).permutation(n)
+    L = scipy.sparse.csr_array(L + scipy.sparse.diags_array(np.arange(1.0, n), offsets=1) * 1.0)
+    L = scipy.sparse.csr_array(L + L.T)
+    outs = [(np.empty(n + 1, np.int32), np.empty(L.nnz, np.int32), np.empty(L.nnz)) for _ in range(2)]
+    for threads, out in zip((1, 4), outs, strict=True):
+        _native.permute(*parts(L), order, *out, threads)
+    for one, four in zip(*outs, strict=True):
+        np.testing.assert_array_equal(one, four)
+    X, moved = np.random.default_rng(1).standard_normal((n, 9)), np.empty((n, 9))
+    _native.scatter_rows(X, order, moved, 4)
+    np.testing.assert_array_equal(moved[order], X)
 
 
 def test_communities_of_cliques():

@@ -34,11 +34,11 @@ def test_a_permuted_operator_is_the_permuted_matrix(kind):
     dense = L.to_dense()
     torch.testing.assert_close(other.operator.to_dense(), dense[order][:, order], rtol=0, atol=0)
     X = torch.randn(30, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(other.back_(other.operator @ X[other.order]), dense @ X)
-    torch.testing.assert_close(other.back_(X[:, :1][other.order]), X[:, :1], rtol=0, atol=0)
+    torch.testing.assert_close(other.back(other.operator @ X[other.order]), dense @ X)
+    torch.testing.assert_close(other.back(X[:, :1][other.order]), X[:, :1], rtol=0, atol=0)
     assert (other.operator.psd, other.operator.dtype) == (L.psd, L.dtype)
     if kind == "normalized":
-        torch.testing.assert_close(other.back_(other.operator.null_vector[:, None])[:, 0], L.null_vector)
+        torch.testing.assert_close(other.back(other.operator.null_vector[:, None])[:, 0], L.null_vector)
 
 
 def test_neighbours_come_near():
@@ -98,7 +98,7 @@ def test_communities_are_put_together():
     main = np.array([np.bincount(moved[named == name]).argmax() for name in range(named.max() + 1)])
     assert np.mean(main[named] == moved) > 0.95
     X = torch.randn(20_000, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(other.back_(other.operator @ X[other.order]), L @ X)
+    torch.testing.assert_close(other.back(other.operator @ X[other.order]), L @ X)
 
 
 def test_a_graph_without_communities_is_left_alone():

@@ -64,15 +64,12 @@ def test_entries_that_are_zero_join_nothing():
 
 
 @pytest.mark.parametrize("columns", [1, 3, 20])
-def test_rows_are_moved_back_in_place(columns):
+def test_rows_are_moved_back(columns):
     L = sparse(random_graph(50, 0.2, seed=2))
     order = torch.randperm(50, generator=torch.Generator().manual_seed(0))
     order[[3, order.tolist().index(3)]] = torch.tensor([3, int(order[3])])  # a row that stays
     X = torch.randn(50, columns, generator=torch.Generator().manual_seed(1))
-    moved = X[order].contiguous()
-    found = permuted(L, order).back_(moved)
-    assert found.data_ptr() == moved.data_ptr()
-    assert torch.equal(found, X)
+    assert torch.equal(permuted(L, order).back(X[order].contiguous()), X)
 
 
 def test_what_differs_by_rounding_is_symmetric_still():

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from krylow import _native
-from krylow._memory import arrays
+from krylow._memory import arrays, empty
+from krylow._threads import thread_count
 from krylow.operators.sparse import SparseOperator
 
 
@@ -61,10 +62,11 @@ class Reordered:
     order: Tensor
     communities: Tensor | None = None
 
-    def back_(self, X: Tensor) -> Tensor:
-        """Put the rows of a contiguous block ``(n, s)`` of the new order back in the old one, in place; return it."""
-        _native.move_rows(X.numpy(), self.order.numpy())
-        return X
+    def back(self, X: Tensor) -> Tensor:
+        """Return the rows of a contiguous block ``(n, s)`` of the new order in the old one."""
+        out = empty(*X.shape, dtype=X.dtype)
+        _native.scatter_rows(X.numpy(), self.order.numpy(), out.numpy(), thread_count())
+        return out
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def permuted(L: SparseOperator, order: Tensor, dtype: torch.dtype | None = None)
     (crow, col), values = L.host_indices(), L.values.detach().cpu().numpy()
     kind = torch.empty(0, dtype=dtype or L.dtype).numpy().dtype
     rows = arrays((crow.size, crow.dtype), (col.size, col.dtype), (values.size, kind))
-    _native.permute(crow, col, values, order.numpy(), *rows)
+    _native.permute(crow, col, values, order.numpy(), *rows, thread_count())
     vector = None if L.null_vector is None else L.null_vector.detach()[order.long()]
     operator = SparseOperator(*(torch.from_numpy(part) for part in rows), psd=L.psd, null_vector=vector)
     operator.inherit(L)

@@ -207,7 +207,7 @@ def solve_large(problem: Problem, solve: Callable[[Problem], Ritz], *, grouped: 
     start = None if start is None else start[other.order.long()]
     B = other.operator.counting_for(A)
     pairs = solve(replace(problem, operator=B, null=moved, communities=other.communities, start=start))
-    return replace(pairs, X=other.back_(pairs.X.contiguous())).to(A.dtype)
+    return replace(pairs, X=other.back(pairs.X.contiguous())).to(A.dtype)
 
 
 def null_answer(L: Operator, null: NullSpace, k: int) -> Ritz:
