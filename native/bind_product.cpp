@@ -51,8 +51,10 @@ void with_types(const Pattern& pattern, const In& values, const In& X, const Use
 template <class I, class V, class X, class O>
 Product<I, V, X, O> product_of(const Pattern& pattern, const In& values, const In& block) {
     const Size columns = length(block, "X", 1);
-    return {pattern.pointers<I>(),
-            pattern.columns<I>(),
+    const I* const crow = pattern.pointers<I>();
+    const I* const col = pattern.columns<I>();
+    return {crow,
+            col,
             entries<V>(values, "values", {pattern.count}),
             entries<X>(block, "X", {pattern.rows, columns}),
             nullptr,
@@ -61,7 +63,8 @@ Product<I, V, X, O> product_of(const Pattern& pattern, const In& values, const I
             0,
             1,
             0,
-            0};
+            0,
+            far_apart(crow, col, pattern.rows, columns * static_cast<Size>(sizeof(X)))};
 }
 
 void three_term(const Pattern& pattern, const In& values, const In& X, const std::optional<In>& Y, const Out& out,

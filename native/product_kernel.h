@@ -9,25 +9,8 @@ namespace krylow::KRYLOW_LEVEL {
 // Vectors that one pass over a row's neighbours fills; and rows whose columns are gone through group by group.
 inline constexpr int group = 8;
 inline constexpr Size tile = 512;
-// A row of X is prefetched so many entries before it is used, where one row in `most_near` of `looks` rows has a
-// neighbour that is `far_bytes` of X away: where neighbours are near, that takes longer than it saves.
-inline constexpr Size ahead = 96, far_bytes = 1 << 20, most_near = 16, looks = 128;
-
-template <class M>
-KRYLOW_INLINE bool far_apart(const M& m, Size start, Size stop) {
-    const Size bytes = m.columns * static_cast<Size>(sizeof(*m.x));
-    const Size pass = group * KRYLOW_VECTOR;
-    const Size reach = far_bytes / (bytes < pass ? bytes : pass);
-    Size far = 0;
-    for (Size look = 0; look < looks && start < stop; ++look) {
-        const Size i = start + (stop - start) * look / looks;
-        const Size low = m.crow[i], high = m.crow[i + 1];
-        if (low == high) continue;
-        const Size first = m.col[low] - i, last = m.col[high - 1] - i;
-        far += first > reach || -first > reach || last > reach || -last > reach;
-    }
-    return most_near * far > looks;
-}
+// Where neighbours are far, a row of X is prefetched so many entries before it is used.
+inline constexpr Size ahead = 96;
 
 // `Count` vectors of columns from `first` on. The last one ends with the block, over a part of the one before if it has
 // to: it then holds the same sums.
@@ -126,10 +109,9 @@ KRYLOW_INLINE void tile_rows(const M& m, Size begin, Size end) {
 template <class I, class V, class X, class O>
 void multiply_rows(const Product<I, V, X, O>& m, Size start, Size stop) {
     if (m.columns == 0) return;
-    const bool far = far_apart(m, start, stop);
     for (Size i = start; i < stop; i += tile) {
         const Size end = i + tile < stop ? i + tile : stop;
-        if (far)
+        if (m.far)
             tile_rows<lanes_of<O>, group, true>(m, i, end);
         else
             tile_rows<lanes_of<O>, group, false>(m, i, end);

@@ -65,7 +65,7 @@ void test_product(double tolerance) {
         const auto x = random_numbers<T>(n * s), y = random_numbers<T>(n * s);
         std::vector<T> out(x.size()), values(g.values.begin(), g.values.end());
         const Product<std::int32_t, T, T, T> m{g.crow.data(), g.col.data(), values.data(), x.data(), y.data(),
-                                               out.data(), s, 0, T{2}, T{-0.5}, T{0.25}};
+                                               out.data(), s, 0, T{2}, T{-0.5}, T{0.25}, s % 2 == 1};
         Pool::run(4, 2, [&](Size part) { KRYLOW_CALL(multiply_rows, m, n * part / 4, n * (part + 1) / 4); });
         for (Size i = 0; i < n; ++i) {
             for (Size j = 0; j < s; ++j) {

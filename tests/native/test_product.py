@@ -100,6 +100,17 @@ def test_the_bits_do_not_depend_on_the_threads(dtype):
             np.testing.assert_array_equal(answer, one)
 
 
+def test_the_bits_are_the_same_where_neighbours_are_near_in_one_half_and_far_in_the_other():
+    n, entries = 300_000, 20  # compilers vectorise sums of so many, and only those of neighbours that are near
+    rng, half = np.random.default_rng(0), np.arange(n // 2)
+    near, far = half[:, None] + np.arange(entries), rng.integers(0, n, (n // 2, entries))
+    crow, col = np.arange(0, entries * n + 1, entries), np.concatenate([near.ravel(), far.ravel()])
+    L = scipy.sparse.csr_array((rng.standard_normal(entries * n), col, crow), shape=(n, n))
+    for dtype in (np.float32, np.float64):
+        X = rng.standard_normal((n, 1)).astype(dtype)
+        np.testing.assert_array_equal(steps(L, X, 2), steps(L, X, 1))
+
+
 def _in_a_child(connection):
     L, X = matrix(50_000), np.random.default_rng(0).standard_normal((50_000, 32))
     connection.send(steps(L, X, 2).sum())
