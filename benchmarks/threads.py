@@ -3,7 +3,7 @@
     python benchmarks/threads.py [--nodes 1000000] [--families knn2d grid sbm20] [--repeats 3] [--out results/threads]
 
 Seconds by the clock, medians; one and two threads take turns in one run, so the machine should do nothing else. Triad
-is z = x + s y over arrays as large as a block of 32 float32 columns. ``share`` is (gain of the solve) / (gain of triad).
+is z = x + s y over arrays as large as a block of 32 float32 columns. ``share`` is the gain of the solve over triad's.
 """
 
 from __future__ import annotations
@@ -44,14 +44,8 @@ def measure(family: str, n: int, seed: int, repeats: int) -> dict[str, float]:
     seconds, answers = interleaved(jobs, repeats=repeats)
     gains = {name: seconds[f"{name}, 1"] / seconds[f"{name}, 2"] for name in ("triad", "solve")}
     same = torch.equal(answers["solve, 1"].basis, answers["solve, 2"].basis)
-    return (
-        seconds
-        | {f"gain of {name}": gain for name, gain in gains.items()}
-        | {
-            "share": gains["solve"] / gains["triad"],
-            "same bits": float(same),
-        }
-    )
+    ratios = {f"gain of {name}": gain for name, gain in gains.items()}
+    return seconds | ratios | {"share": gains["solve"] / gains["triad"], "same bits": float(same)}
 
 
 def main() -> None:
