@@ -116,10 +116,11 @@ def permuted(L: SparseOperator, order: Tensor, dtype: torch.dtype | None = None)
     """Return L with the nodes in a given order, ``order[new] = old``, its entries kept in a ``dtype`` or their own."""
     (crow, col), values = L.host_indices(), L.values.detach().cpu().numpy()
     kind = torch.empty(0, dtype=dtype or L.dtype).numpy().dtype
-    rows = arrays((crow.size, crow.dtype), (col.size, col.dtype), (values.size, kind))
-    _native.permute(crow, col, values, order.numpy(), *rows, thread_count())
+    rows, columns, entries = arrays((crow.size, crow.dtype), (col.size, col.dtype), (values.size, kind))
+    _native.permute(crow, col, values, order.numpy(), rows, columns, entries, thread_count())
     vector = None if L.null_vector is None else L.null_vector.detach()[order.long()]
-    operator = SparseOperator(*(torch.from_numpy(part) for part in rows), psd=L.psd, null_vector=vector)
+    parts = (torch.from_numpy(part) for part in (rows, columns, entries))
+    operator = SparseOperator(*parts, psd=L.psd, null_vector=vector)
     operator.inherit(L)
     return Reordered(operator, order)
 
