@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.cluster import KMeans, SpectralClustering
-from sklearn.datasets import load_digits, make_moons
+from sklearn.datasets import load_digits, load_iris, make_blobs, make_circles, make_moons
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.manifold import SpectralEmbedding
 from sklearn.metrics import adjusted_rand_score
@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from krylow import InputError, Status, laplacian
-from krylow.integrations.sklearn import LowPassEmbedding, LowPassFilter
+from krylow.integrations.sklearn import LowPassClustering, LowPassEmbedding, LowPassFilter
 from krylow.testing import block_diagonal, cycle, path, random_graph
 
 
@@ -31,7 +31,15 @@ from krylow.testing import block_diagonal, cycle, path, random_graph
         LowPassEmbedding(affinity="precomputed"),
         LowPassFilter(),
         LowPassFilter(kind="normalized"),
-    ]
+        LowPassClustering(),
+        LowPassClustering(affinity="nearest_neighbors", assign_labels="cluster_qr"),
+        LowPassClustering(affinity="precomputed", assign_labels="discretize"),
+    ],
+    expected_failed_checks=lambda estimator: (
+        {"check_clustering": "gives samples to an estimator that takes weights"}
+        if isinstance(estimator, LowPassClustering) and estimator.affinity == "precomputed"
+        else {}
+    ),
 )
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
@@ -261,6 +269,11 @@ def test_the_filter_denoises_and_keeps_constants():
         (LowPassFilter(None), np.eye(5), "either k"),
         (LowPassEmbedding(output="rows"), np.eye(5), "output"),
         (LowPassEmbedding(method="unrolled"), np.eye(5), "method"),
+        (LowPassClustering(6), np.eye(5), "n_clusters must be at most n_samples=5"),
+        (LowPassClustering(2, n_components=6), np.eye(5), "n_components must be at most n_samples=5"),
+        (LowPassClustering(2, affinity="linear"), -np.eye(5)[:, :1] + 0.5, "at least 0"),
+        (LowPassClustering(2, affinity="precomputed"), np.ones((3, 2)), "square"),
+        (LowPassClustering(2, affinity="cosines"), np.eye(5), "affinity"),
     ],
 )
 def test_bad_input_is_refused_by_fit_and_in_words(estimator, X, words):
@@ -274,6 +287,71 @@ def test_a_wrong_number_of_rows_and_an_unfitted_estimator():
         fitted.transform(np.ones((3, 1)))
     with pytest.raises(NotFittedError):
         LowPassEmbedding().transform(np.eye(4))
+
+
+USUAL = {
+    "digits, neighbours": (lambda: load_digits(return_X_y=True), 10, {"affinity": "nearest_neighbors"}),
+    "iris, rbf": (lambda: load_iris(return_X_y=True), 3, {"gamma": 0.5}),
+    "blobs, rbf": (lambda: make_blobs(1500, 6, centers=5, random_state=1), 5, {"gamma": 0.05}),
+    "moons, neighbours": (lambda: make_moons(900, noise=0.06, random_state=0), 2, {"affinity": "nearest_neighbors"}),
+    "circles, neighbours": (
+        lambda: make_circles(700, factor=0.4, noise=0.05, random_state=0), 2, {"affinity": "nearest_neighbors"}
+    ),
+    "iris, cosine": (lambda: load_iris(return_X_y=True), 3, {"affinity": "cosine"}),
+    "blobs, cluster_qr": (
+        lambda: make_blobs(600, 3, centers=4, random_state=2), 4, {"gamma": 0.1, "assign_labels": "cluster_qr"}
+    ),
+    "blobs, discretize": (
+        lambda: make_blobs(600, 3, centers=4, random_state=2), 4, {"gamma": 0.1, "assign_labels": "discretize"}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Graph is not fully connected")
+@pytest.mark.parametrize("name", USUAL)
+def test_clusters_are_those_of_spectral_clustering(name):
+    made, clusters, options = USUAL[name]
+    X, _ = made()
+    theirs = SpectralClustering(clusters, random_state=0, **options).fit(X)
+    ours = LowPassClustering(clusters, random_state=0, **options).fit(X)
+    assert abs(ours.affinity_matrix_ - theirs.affinity_matrix_).max() == 0
+    assert adjusted_rand_score(theirs.labels_, ours.labels_) > 0.99
+    assert ours.subspace_.status is Status.CONVERGED
+    assert ours.subspace_.k == options.get("n_components", clusters)
+
+
+def test_clustering_of_given_graphs_and_distances(digits):
+    X = digits[0][:500]
+    by_rotation = {"assign_labels": "cluster_qr", "random_state": 0}  # the same labels from any basis of the subspace
+    graph = SpectralClustering(10, affinity="nearest_neighbors", **by_rotation).fit(X)
+    for W in (graph.affinity_matrix_, graph.affinity_matrix_.toarray()):
+        ours = LowPassClustering(10, affinity="precomputed", **by_rotation).fit_predict(W)
+        assert adjusted_rand_score(graph.labels_, ours) == 1
+    distances = np.sqrt(np.square(X[:, None] - X[None]).sum(-1))
+    for given, options in (
+        (distances, {"affinity": "precomputed_nearest_neighbors"}),
+        (X, {"affinity": "laplacian", "gamma": 0.02}),
+        (X, {"affinity": lambda x, y: 1 / (1 + np.square(x - y).sum())}),
+        (X, {"affinity": "nearest_neighbors", "n_components": 7}),
+    ):
+        theirs, ours = (c(10, **options, **by_rotation) for c in (SpectralClustering, LowPassClustering))
+        assert adjusted_rand_score(theirs.fit_predict(given), ours.fit_predict(given)) == 1
+
+
+@pytest.mark.parametrize("assign_labels", ["kmeans", "discretize", "cluster_qr"])
+def test_components_are_clusters(assign_labels):
+    parts = [random_graph(9, seed=1), random_graph(7, seed=2), path(1)]
+    W = block_diagonal(*parts).numpy()
+    clustering = LowPassClustering(3, affinity="precomputed", assign_labels=assign_labels, random_state=0)
+    assert adjusted_rand_score([0] * 9 + [1] * 7 + [2], clustering.fit_predict(W)) == 1
+    assert len(clustering.set_params(n_clusters=2).fit_predict(W)) == 17  # more components than clusters
+
+
+def test_parameters_of_clustering_are_those_of_scikit_learn():
+    theirs, ours = (estimator.get_params() for estimator in (SpectralClustering(), LowPassClustering()))
+    assert theirs.keys() - ours.keys() == {"eigen_solver", "eigen_tol"}
+    assert ours.keys() - theirs.keys() == {"method", "tol"}
+    assert all(ours[name] == theirs[name] for name in theirs.keys() & ours.keys())
 
 
 def test_without_scikit_learn_the_error_names_the_extra(monkeypatch):

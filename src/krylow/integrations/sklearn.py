@@ -1,4 +1,4 @@
-r"""scikit-learn estimators: the low frequencies of a graph of samples as features, and as a filter.
+r"""scikit-learn estimators: the low frequencies of a graph of samples as features, as a filter, and as clusters.
 
 >>> from sklearn.cluster import KMeans
 >>> from sklearn.datasets import make_moons
@@ -9,8 +9,8 @@ r"""scikit-learn estimators: the low frequencies of a graph of samples as featur
 >>> float(adjusted_rand_score(y, moons.fit_predict(X)))
 1.0
 
-Both estimators extend to new samples as Nystroem did: a new sample x with weights $w_i$ to the samples of the graph (1
-for its nearest neighbours) and $d_x = \sum_i w_i$ must satisfy the same equation as they do,
+The embedding and the filter extend to new samples as Nystroem did: a new sample x with weights $w_i$ to the samples of
+the graph (1 for its nearest neighbours) and $d_x = \sum_i w_i$ must satisfy the same equation as they do,
 
 $$u(x) = \frac{1}{1 - \lambda} \sum_i \frac{w_i u_i}{\sqrt{d_x d_i}} \quad \text{(normalised)}, \qquad
 u(x) = \frac{1}{d_x - \lambda} \sum_i w_i u_i \quad \text{(combinatorial)}.$$
@@ -22,8 +22,6 @@ undefined at it, where the extension is set to 0.
 from __future__ import annotations
 
 import sys
-import warnings
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -32,100 +30,23 @@ import scipy.sparse
 import torch
 
 from krylow._checks import InputError
-from krylow.api import METHODS, subspace
-from krylow.choose import LIMITS
-from krylow.graph import laplacian
-from krylow.integrations._frequencies import fixed_signs, missing_extra, unconverged, without_trivial, zero_frequency
+from krylow.integrations._frequencies import fixed_signs, missing_extra, without_trivial, zero_frequency
 
 try:
-    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
+    from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
     from sklearn.base import _fit_context as fit_context
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.neighbors import NearestNeighbors
-    from sklearn.utils import check_random_state
     from sklearn.utils._param_validation import Interval, StrOptions
     from sklearn.utils.validation import check_is_fitted, validate_data
+
+    from krylow.integrations._clustering import LowPassClustering
+    from krylow.integrations._samples import DTYPES, OnGraph, inverse_root
 except ModuleNotFoundError as error:
     raise missing_extra(__name__, "scikit-learn", "sklearn") from error
 
-DTYPES = (np.float64, np.float32)
+__all__ = ["LowPassClustering", "LowPassEmbedding", "LowPassFilter"]
 
 
-class _OnGraph(TransformerMixin, BaseEstimator):
-    """An estimator on a graph of samples, either given or of nearest neighbours."""
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "kind": [StrOptions({"normalized", "combinatorial"})],
-        "method": [StrOptions({"auto", *METHODS} - {"unrolled"})],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
-    }
-
-    def _neighbor_graph(self, X: Any) -> Any:
-        """Return the symmetrised graph of nearest neighbours, (A + A^T) / 2, and keep what answers queries."""
-        self.n_neighbors_ = min(self.n_neighbors, X.shape[0] - 1)
-        self._neighbors = NearestNeighbors(n_neighbors=self.n_neighbors_, n_jobs=self.n_jobs).fit(X)
-        A = self._neighbors.kneighbors_graph(mode="connectivity")  # a sample is not its own neighbour
-        return scipy.sparse.csr_array((A + A.T) / 2)
-
-    def _solve(self, W: Any, k: int | None, cutoff: float | None = None, *, planar: bool = False) -> None:
-        """Find the low frequencies of the graph, in float64."""
-        W = scipy.sparse.csr_array(W).astype(np.float64)
-        if W.nnz and W.data.min() < 0:
-            least = W.data.min()
-            raise InputError(f"Negative values in data: weights must be at least 0, got {least:.3g}: clip them.")
-        L = laplacian(W, self.kind)
-        seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
-        method, why = self.method, None
-        if method == "auto" and planar and L.n > LIMITS.sparse_exact:
-            method, why = "shift_invert", "a graph of neighbours in the plane is cheap to factorise"
-        found = subspace(L, k, cutoff=cutoff, method=method, tol=self.tol, seed=seed)
-        advice = unconverged(found)
-        if advice:
-            warnings.warn(f"The low frequencies are inaccurate. {advice}", ConvergenceWarning, stacklevel=4)
-        self.affinity_matrix_, self._degree = W, W.sum(axis=1)
-        self.subspace_ = found if why is None else replace(found, why=why)
-
-    def _extended(self, rows: Any) -> np.ndarray:
-        """Return the frequencies at new samples with weights ``rows`` ``(samples, n)`` to those of the graph."""
-        lam, u, dtype = self.eigenvalues_, self._basis, self._basis.dtype
-        degree = rows.sum(axis=1).astype(dtype)[:, None]
-        if self.kind == "normalized":
-            sums = rows @ (u * _inverse_root(self._degree, dtype)[:, None]) * _inverse_root(degree, dtype)
-            rest = np.broadcast_to(1 - lam, sums.shape)
-        else:
-            sums = rows @ u
-            rest = degree - lam
-        near = np.abs(rest) <= np.sqrt(np.finfo(dtype).eps) * np.maximum(1, degree)
-        return np.where(near, 0, sums / np.where(near, 1, rest))
-
-    def _at(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return frequencies ``(samples, k)`` and degrees at samples: those of the graph keep theirs."""
-        reference = self._neighbors._fit_X
-        indices = self._neighbors.kneighbors(X, return_distance=False)  # (samples, neighbours)
-        pointers = np.arange(0, indices.size + 1, indices.shape[1])
-        weights = np.ones(indices.size, dtype=self._basis.dtype)
-        rows = scipy.sparse.csr_array((weights, indices.ravel(), pointers), shape=(X.shape[0], reference.shape[0]))
-        u, degree = self._extended(rows), rows.sum(axis=1)
-        for nearest in indices.T[::-1]:
-            same = np.asarray(abs(X - reference[nearest]).sum(axis=1)).ravel() == 0
-            u[same], degree[same] = self._basis[nearest[same]], self._degree[nearest[same]]
-        return u, degree
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-
-def _inverse_root(degree: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return degree^-1/2, and 1 for isolated nodes, whose entries stay as they are."""
-    return (1 / np.sqrt(np.where(degree > 0, degree, 1))).astype(dtype)
-
-
-class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, _OnGraph):
+class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OnGraph):
     r"""Embed samples by the lowest frequencies of their graph: Laplacian eigenmaps by krylow's methods.
 
     $$L u_i = \lambda_i u_i, \qquad \text{sample } v \mapsto (u_2(v), \ldots, u_{K+1}(v)) / \sqrt{d_v}$$
@@ -183,7 +104,7 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, _OnGraph):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **_OnGraph._parameter_constraints,
+        **OnGraph._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "affinity": [StrOptions({"nearest_neighbors", "precomputed"})],
         "output": [StrOptions({"vectors", "diagonal", "projector"})],
@@ -267,7 +188,7 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, _OnGraph):
             return np.square(u).sum(axis=1, keepdims=True)
         if self.output == "projector":
             return u @ self._basis.T
-        return u * _inverse_root(degree, u.dtype)[:, None] if self.kind == "normalized" else u
+        return u * inverse_root(degree, u.dtype)[:, None] if self.kind == "normalized" else u
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -275,7 +196,7 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, _OnGraph):
         return tags
 
 
-class LowPassFilter(OneToOneFeatureMixin, _OnGraph):
+class LowPassFilter(OneToOneFeatureMixin, TransformerMixin, OnGraph):
     r"""Denoise the columns of X on a graph of its rows: keep their low frequencies, drop the rest.
 
     $$Y = U_K U_K^	op X, \qquad L u_i = \lambda_i u_i$$
@@ -314,7 +235,7 @@ class LowPassFilter(OneToOneFeatureMixin, _OnGraph):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **_OnGraph._parameter_constraints,
+        **OnGraph._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "graph": "no_validation",  # type: ignore[dict-item]  # read, and refused in words, by krylow itself
         "cutoff": [Real, None],
