@@ -69,6 +69,18 @@ def test_every_form_of_graph(karate, graph):
     assert np.allclose(np.load("y.npy"), karate[2], atol=1e-10)
 
 
+def test_columns_and_directions_by_name(karate):
+    W = scipy.io.mmread("g.mtx").tocoo()
+    lines = [f"{i},{u},{v},{w / (1 + (u > v))}" for i, (u, v, w) in enumerate(zip(W.row, W.col, W.data, strict=True))]
+    Path("trips.csv").write_text("trip,a,b,minutes\n" + "\n".join(lines))
+    columns = ("--source", "a", "--target", "b", "--weight", "minutes")
+    run("trips.csv", "x.npy", "-k", 5, "-o", "y.npy", *columns, "--directed", "max")
+    assert np.allclose(np.load("y.npy"), karate[2], atol=1e-10)
+    assert "--directed mean, max or sum" in run("trips.csv", "x.npy", "-k", 5, "-o", "y.npy", *columns, code=2).output
+    message = run("trips.csv", "x.npy", "-k", 5, "-o", "y.npy", code=2).output
+    assert "got 4 columns: 'trip', 'a', 'b', 'minutes'" in " ".join(message.split())
+
+
 @pytest.mark.parametrize("signals", ["x.npy", "x.npz", "x.csv"])
 @pytest.mark.parametrize("out", ["y.npy", "y.npz", "y.csv", "y.tsv.gz"])
 def test_every_form_of_signals_to_every_other(karate, signals, out):

@@ -118,7 +118,7 @@ def test_as_networkx_reads_it(matrix, tmp_path):
         ("0,1,1\n1,,2\n", "got '1,,2' on line 2"),
         ("0,1,\n1,2,2\n2,3,\n", "got '0,1,' on line 1"),
         ("0.25,1.5\n0.5,3\n", "whole numbers or by names, got 0.25: is it a file of signals"),
-        ("0 1 {}\n1 2 {}\n", "got '0 1 {}' on line 1"),
+        ("0 1 {}\n1 2 3\n", "dictionary with a number as 'weight' on every line, got '1 2 3'"),
         ("source,target\n", "column names alone"),
     ],
 )
@@ -131,3 +131,67 @@ def test_what_is_no_edge_list(matrix, text, message):
 def test_weights_must_be_finite(matrix, weight):
     with pytest.raises(InputError, match="finite weights, got 1"):
         matrix(f"0 1 1\n1 2 {weight}\n")
+
+
+#: The same graph as MATRIX, with columns that are no part of it.
+TABLES = {
+    "index of pandas": (",source,target,weight\n", "{i},{u},{v},{w}\n", {}),
+    "as Gephi writes it": ("Source,Target,Type,Id,Label,Weight\n", "{u},{v},Undirected,{i},,{w}\n", {}),
+    "named": ("when;a;b;how much\n", "2001;{u};{v};{w}\n", {"source": "a", "target": "b", "weight": "how much"}),
+    "in another order": ("w\tto\tfrom\n", "{w}\t{v}\t{u}\n", {}),
+    "by position": ("", "{w} x {v} {u}\n", {"source": 3, "target": 2, "weight": 0}),
+    "by position as text": ("", "{i},{u},{v},{w}\n", {"source": "1", "target": "2", "weight": "3"}),
+}
+
+
+@pytest.mark.parametrize("form", TABLES)
+@pytest.mark.parametrize("named", [False, True])
+def test_tables_with_other_columns(matrix, form, named):
+    header, line, options = TABLES[form]
+    name = "n{}".format if named else str
+    rows = [line.format(i=i, u=name(u), v=name(v), w=w) for i, (u, v, w) in enumerate(EDGES)]
+    found, nodes = matrix(header + "".join(rows), **options)
+    order = [list(map(str, nodes)).index(name(i)) for i in range(4)]
+    assert np.array_equal(found[np.ix_(order, order)], MATRIX)
+
+
+def test_a_table_without_weights_has_none(matrix):
+    found, _ = matrix("source,target,time\n0,1,7\n1,2,9\n", source="source", target="target")
+    assert set(found.ravel()) == {0, 1}
+    with pytest.raises(InputError, match=r"third column, got one called 'time'.*--source"):
+        matrix("source,target,time\n0,1,7\n1,2,9\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("node,heat\n0,3\n1,5\n", {}, "first column called 'node', as in a table of signals"),
+        (",x,y\n0,3,1\n1,5,2\n", {}, "first column called '', as in a table of signals"),
+        ("alice,0.5,1.5\nbob,0.25,2\n", {}, "by names, got 0.5: is it a file of signals"),
+        ("alice,1,1.5\nbob,0.25,2\n", {}, "by names, got 0.25: is it a file of signals"),
+        ("x,y,z,t\n0,1,2,3\n", {}, r"got 4 columns: 'x', 'y', 'z', 't'.*--source, --target, --weight"),
+        ("a,b,c\n0,1,2\n", {"source": "a", "target": "d"}, "the column 'd', got 'a', 'b', 'c'"),
+        ("a,b,c\n0,1,2\n", {"source": "a"}, "given together"),
+        ("a,b,c\n0,1,2\n", {"source": "a", "target": "a"}, "got one for two of them"),
+        ("0,1,2,3\n", {"source": 0, "target": 4}, "4 columns without names: 0 to 3"),
+        ("a,b,c,d\n0,1,2,3\n0,1,2\n", {"source": "a", "target": "b"}, "in 4 columns on every line, got '0,1,2'"),
+    ],
+)
+def test_tables_that_are_not_clear(matrix, text, options, message):
+    with pytest.raises(InputError, match=message):
+        matrix(text, **options)
+
+
+def test_directions_that_differ(matrix):
+    text = "0 1 2\n1 0 4\n1 2 3\n2 2 5\n"
+    arcs = np.array([[0, 2, 0], [4, 0, 3], [0, 0, 5.0]])
+    expected = {"mean": (arcs + arcs.T) / 2, "max": np.maximum(arcs, arcs.T), "sum": arcs + arcs.T - np.diag([0, 0, 5])}
+    for directed, W in expected.items():
+        assert np.array_equal(matrix(text, directed=directed)[0], W)
+    with pytest.raises(InputError, match=r"one weight, got 2 and 4 .*--directed mean, max or sum"):
+        matrix(text)
+    with pytest.raises(InputError, match=r"one weight, got 2 and 4 for the same two nodes \(1 such lines\).*add_up"):
+        matrix("0 1 2\n0 1 4\n", directed="mean")
+    assert matrix("0 1 2\n0 1 4\n", directed="max", add_up=True)[0][0, 1] == 6
+    with pytest.raises(InputError, match="'error', 'mean', 'max', 'sum'"):
+        matrix(text, directed="median")

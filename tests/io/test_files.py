@@ -212,3 +212,28 @@ def test_outputs_are_checked_before_and_leave_nothing(tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             check_output(path)
+
+
+def test_directed_matrices(tmp_path):
+    W = np.array([[1.0, 2, 0], [0, 0, 3], [4, 0, 0]], dtype=np.float32)
+    np.save(tmp_path / "g.npy", W)
+    expected = {"mean": (W + W.T) / 2, "max": np.maximum(W, W.T), "sum": W + W.T - np.diag(np.diag(W))}
+    for directed, symmetric in expected.items():
+        found = read_graph(tmp_path / "g.npy", directed=directed).adjacency
+        assert found.dtype == np.float32
+        assert np.array_equal(found.toarray(), symmetric)
+    with pytest.raises(InputError, match="--directed mean, max or sum"):
+        read_graph(tmp_path / "g.npy")
+
+
+def test_an_edge_index_is_not_read_as_a_matrix(tmp_path):
+    np.save(tmp_path / "g.npy", [[0, 1, 1, 2], [1, 0, 2, 1]])
+    found = read_graph(tmp_path / "g.npy", num_nodes=5).adjacency.toarray()
+    assert found.shape == (5, 5)
+    assert np.array_equal(np.argwhere(found), [[0, 1], [1, 0], [1, 2], [2, 1]])
+    for two in ([[0, 3], [3, 0]], [[0, 1], [1, 2]], [[1, 1], [1, 1]]):
+        np.save(tmp_path / "g.npy", two)
+        with pytest.raises(InputError, match=r"a matrix or an edge_index.*as floats"):
+            read_graph(tmp_path / "g.npy")
+    np.save(tmp_path / "g.npy", np.array(two, dtype=float))
+    assert read_graph(tmp_path / "g.npy").edges == 3

@@ -24,8 +24,10 @@ FILTER_HELP = (
     "Filter signals on a graph: keep their k lowest frequencies, or all up to a cutoff, and drop the rest.\n\n"
     "krylow filter graph.mtx signals.npy -k 50 -o smooth.npy\n\n"
     "krylow filter edges.csv signals.csv --cutoff 0.1 --kind normalized -o smooth.csv\n\n"
+    "krylow filter trips.csv signals.csv --source from --target to --weight minutes --directed mean -k 50 -o y.csv\n\n"
     "An edge list has two nodes and perhaps a weight a line. Its edges are undirected, and one that is listed twice "
-    "counts once. Row i of the signals belongs to row i of a matrix, and to node i of an edge list of whole numbers, "
+    "counts once; --directed takes its lines as directed edges. "
+    "Row i of the signals belongs to row i of a matrix, and to node i of an edge list of whole numbers, "
     "which count from 0, or from 1 where the largest is the number of rows. Where the signals are a table whose first "
     f"column names the nodes, rows are found by name.\n\n{options.EXIT_CODES}"
 )
@@ -77,12 +79,35 @@ def filter_signals(
     device: options.DeviceOption = "cpu",
     nodes: options.NodesOption = None,
     add_up: options.AddUpOption = False,
+    source: options.SourceOption = None,
+    target: options.TargetOption = None,
+    weight: options.WeightOption = None,
+    directed: options.DirectedOption = "error",
     json: options.JsonOption = False,
     max_size: options.MaxSizeOption = None,
 ) -> None:
     """Filter signals on a graph; the help text is ``FILTER_HELP``."""
     request = Request(
-        graph, out, k, cutoff, method, tol, kind, m, max_products, weights, seed, device, nodes, add_up, json, max_size
+        graph,
+        out,
+        k,
+        cutoff,
+        method,
+        tol,
+        kind,
+        m,
+        max_products,
+        weights,
+        seed,
+        device,
+        nodes,
+        add_up,
+        json,
+        max_size,
+        source,
+        target,
+        weight,
+        directed,
     )
     with staged() as stages:
         with stages.starting():
@@ -90,7 +115,7 @@ def filter_signals(
             from krylow.io.signals import format_table, write_signals
 
         request.check((*METHODS, *SIGNAL_METHODS), (graph, signals))
-        table, network = read_with_signals(request, signals, stages)
+        table, network = _read(request, signals, stages)
         y, sub, cost = _filter(request, network, table, signals.name, stages)
         filtered = replace(table, values=y)
         with stages("write", f"writing {out}"):
@@ -140,12 +165,35 @@ def subspace(
     device: options.DeviceOption = "cpu",
     nodes: options.NodesOption = None,
     add_up: options.AddUpOption = False,
+    source: options.SourceOption = None,
+    target: options.TargetOption = None,
+    weight: options.WeightOption = None,
+    directed: options.DirectedOption = "error",
     json: options.JsonOption = False,
     max_size: options.MaxSizeOption = None,
 ) -> None:
     """Compute a basis of the lowest frequencies; the help text is ``SUBSPACE_HELP``."""
     request = Request(
-        graph, out, k, cutoff, method, tol, kind, m, max_products, weights, seed, device, nodes, add_up, json, max_size
+        graph,
+        out,
+        k,
+        cutoff,
+        method,
+        tol,
+        kind,
+        m,
+        max_products,
+        weights,
+        seed,
+        device,
+        nodes,
+        add_up,
+        json,
+        max_size,
+        source,
+        target,
+        weight,
+        directed,
     )
     with staged() as stages:
         with stages.starting():
@@ -169,7 +217,7 @@ def subspace(
     finish(request, found)
 
 
-def read_with_signals(request: Request, path: Path, stages: Stages) -> tuple[Table, GraphFile]:
+def _read(request: Request, path: Path, stages: Stages) -> tuple[Table, GraphFile]:
     """Read both files. The number of signals counts the nodes of an edge list, unless the signals have names."""
     from krylow.io.signals import read_signals
 

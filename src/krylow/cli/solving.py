@@ -29,7 +29,8 @@ GraphArgument = Annotated[
     Path,
     typer.Argument(
         metavar="GRAPH",
-        help="The graph: .mtx, .npz (scipy sparse), .npy, .graphml, or an edge list .csv, .tsv, .txt; .gz too.",
+        help="The graph: a matrix .mtx, .npz, .npy, .mat; edges .csv, .tsv, .txt, .parquet; .graphml, .gexf, .gml, "
+        ".net, .graph (METIS), .col and .gr (DIMACS), .pt (PyG), a folder of OGB; .gz too.",
         show_default=False,
     ),
 ]
@@ -70,6 +71,22 @@ AddUpOption = Annotated[
         "--add-up", help="Add up the weights of an edge that is listed several times, which else must be equal."
     ),
 ]
+SourceOption = Annotated[
+    str | None,
+    typer.Option(help="The column of a table of edges that has their first nodes: its name, or its position from 0."),
+]
+TargetOption = Annotated[str | None, typer.Option(help="The column of their second nodes.")]
+WeightOption = Annotated[
+    str | None,
+    typer.Option(help="What holds the weights: a column, an attribute of the edges, or a matrix of a .mat."),
+]
+DirectedOption = Annotated[
+    str,
+    typer.Option(
+        help="What an edge is worth whose two directions have different weights: mean, max or sum, where a missing one "
+        "weighs 0; error: they must agree."
+    ),
+]
 MaxSizeOption = Annotated[
     str | None,
     typer.Option(
@@ -104,14 +121,18 @@ class Request:
     add_up: bool
     json: bool
     max_size: str | None
+    source: str | None = None
+    target: str | None = None
+    weight: str | None = None
+    directed: str = "error"
 
     @property
     def to_stdout(self) -> bool:
         """Whether the answer itself goes to standard output."""
         return self.out == "-"
 
-    def check(self, methods: tuple[str, ...], inputs: tuple[Path, ...], outputs: tuple[str, ...] | None = None) -> None:
-        """Refuse what cannot work before anything is read or computed; ``outputs`` are suffixes other than signals'."""
+    def check(self, methods: tuple[str, ...], inputs: tuple[Path, ...]) -> None:
+        """Refuse what cannot work before anything is read or computed."""
         from krylow import _checks
         from krylow._checks import InputError
         from krylow.graph import KINDS
@@ -134,7 +155,7 @@ class Request:
             if self.json:
                 raise InputError("give either --json or -o -, which both need standard output.")
             return
-        suffix(Path(self.out), outputs or SIGNALS, "the output")
+        suffix(Path(self.out), SIGNALS, "the output")
         check_output(self.out)
         for path in inputs:
             if os.path.realpath(path) == os.path.realpath(self.out):
@@ -165,6 +186,10 @@ def read(request: Request, num_nodes: int | None) -> GraphFile:
         num_nodes=num_nodes if request.nodes is None else request.nodes,
         add_up=request.add_up,
         max_size=request.max_size,
+        source=request.source,
+        target=request.target,
+        weight=request.weight,
+        directed=request.directed,
     )
 
 
@@ -242,18 +267,14 @@ class _Bar:
         self.move(self.part, f"{now.passes} passes, error {error:.1g}{remaining}")
 
 
-def kind_of(request: Request, graph: GraphFile) -> str:
-    """Return the name of the Laplacian that :func:`build` makes."""
-    return request.kind or ("generalized" if graph.adjacency.diagonal().any() else "combinatorial")
-
-
 def describe(request: Request, graph: GraphFile, stages: Stages, sub: Subspace | None, **more: Any) -> dict[str, Any]:
     """Return all that is known of a run, as ``--json`` prints it. A bound that is infinite is null."""
     import krylow
 
+    kind = request.kind or ("generalized" if graph.adjacency.diagonal().any() else "combinatorial")
     found: dict[str, Any] = {
         "krylow": krylow.__version__,
-        "graph": {"file": str(request.graph), "nodes": graph.n, "edges": graph.edges, "kind": kind_of(request, graph)},
+        "graph": {"file": str(request.graph), "nodes": graph.n, "edges": graph.edges, "kind": kind},
         "tol": request.tol,
         "cutoff": request.cutoff,
         "seed": request.seed,

@@ -1,26 +1,26 @@
-"""Graphs as files: one reader for the command line and for folders of graphs."""
+"""Graphs as files and tables: one reader for the command line, for folders of graphs and for tables of edges."""
 
 from __future__ import annotations
 
-import io
-import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.io
 import scipy.sparse
 
 from krylow import _checks
 from krylow._checks import InputError
-from krylow.io.files import Limit, archive_size, attempt, decode, limit_of, load, read_bytes, size_of, suffix
+from krylow.io import datasets, networks, tables
+from krylow.io.columns import Columns
+from krylow.io.files import FLOOR, GROWTH, Limit, archive_size, attempt, limit_of, read_bytes, size_of, suffix
+from krylow.io.matrices import MATRICES, ROW_BYTES
 from krylow.io.text import Edges, parse_edge_list, parse_graphml
 
 EDGE_LISTS = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
-GRAPHS = (".npz", ".mtx", ".npy", ".graphml", *EDGE_LISTS)
+#: What becomes of an edge whose two directions have different weights.
+DIRECTED = ("error", "mean", "max", "sum")
 
 
 @dataclass(frozen=True)
@@ -51,49 +51,72 @@ class GraphFile:
 
 
 def read_graph(
-    path: str | os.PathLike[str],
+    path: Any,
     *,
     num_nodes: int | None = None,
     add_up: bool = False,
     max_size: int | str | None = None,
+    source: str | int | None = None,
+    target: str | int | None = None,
+    weight: str | int | None = None,
+    directed: str = "error",
 ) -> GraphFile:
-    """Read a graph in whatever form its suffix says.
+    r"""Read a graph in whatever form its suffix says, or a table of edges.
 
     Parameters
     ----------
     path
-        Matrix Market (``.mtx``), a scipy sparse matrix (``.npz``), a dense matrix (``.npy``), GraphML (``.graphml``),
-        or an edge list (``.csv``, ``.tsv``, ``.txt``, ``.edges``, ``.edgelist``). Text may be gzipped.
+        A file: a matrix (``.mtx``, ``.npz`` of scipy or with an ``edge_index``, ``.npy``, ``.mat``), a network
+        (``.graphml``, ``.gexf``, ``.gml``, ``.net``, ``.graph`` of METIS, ``.col``, ``.gr`` and other DIMACS files), a
+        table of edges (``.csv``, ``.tsv``, ``.txt``, ``.edges``, ``.edgelist``, ``.parquet``), a PyG graph (``.pt``),
+        or a folder of OGB. Text may be gzipped. Or a pandas or polars table of edges.
     num_nodes
-        For edge lists of whole numbers: how many nodes there are, so that those without an edge are counted. None:
+        For edges of whole numbers: how many nodes there are, so that those without an edge are counted. None:
         the nodes that have an edge, in ascending order.
     add_up
-        For edge lists and GraphML: whether edges that are named more than once add up. Else they must agree, and
-        count once.
+        Whether edges that are named more than once add up. Else they must agree, and count once.
     max_size
         The most bytes of memory that reading may take, as a number or as text such as "4G". None: 64 MiB, or ten times
-        the file, which may unpack to 20 times its size.
+        the file (40 times for networks and datasets), which may unpack to 20 times its size.
+    source, target
+        The two columns of nodes in a table of edges, by name, or by position from 0. None: the columns of a known name
+        (source and target, from and to, u and v, ...), else the first two of at most three.
+    weight
+        What holds the weights: a column, an attribute of the edges, or a matrix of a ``.mat``. None: what is called
+        weight; else the third column of a table of three; else every edge weighs 1.
+    directed
+        What an edge is worth whose two directions have different weights: "mean", $(W + W^\top) / 2$, "max" or "sum",
+        of the two, where a direction that is missing weighs 0. "error": they have to agree. An edge list, whose lines
+        are else undirected edges, is taken as directed where this is given.
 
     Returns
     -------
     GraphFile
         Adjacency, and what the nodes are called.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> flights = pandas.DataFrame({"year": [2001, 2002], "from": ["Oslo", "Rome"], "to": ["Rome", "Bonn"]})
+    >>> graph = read_graph(flights)
+    >>> graph.nodes.tolist(), graph.edges
+    (['Oslo', 'Rome', 'Bonn'], 2)
     """
+    _checks.choice(directed, DIRECTED, "directed")
+    columns, most = Columns(source, target, weight), size_of(max_size)
+    if tables.is_frame(path):
+        limit = Limit("the table", max(GROWTH * tables.frame_size(path), FLOOR) if most is None else most)
+        return _graph(tables.frame_edges(path, columns, limit), limit, num_nodes, add_up, directed)
     path = Path(path)
+    if path.is_dir():
+        return _graph(*datasets.read_ogb(path, most), num_nodes, add_up, directed)
     kind = suffix(path, GRAPHS, "a graph")
-    what, most = path.name, size_of(max_size)
     content = read_bytes(path, most)
-    limit = limit_of(what, archive_size(content, what, most) if kind == ".npz" else len(content), most)
-    nodes = None
-    if kind in EDGE_LISTS:
-        text = decode(content, what)
-        del content  # the text is as large
-        W, nodes = _from_edges(parse_edge_list(text, limit), num_nodes, add_up, limit)
-    elif kind == ".graphml":
-        W, nodes = _from_edges(parse_graphml(content, what), None, add_up, limit)
-    else:
-        W = _read_matrix(kind, content, limit)
-    return GraphFile(_with_finite_degrees(W, what), nodes)
+    size = archive_size(content, path.name, most) if kind in (".npz", ".pt") else len(content)
+    limit = limit_of(path.name, size, most, GROWTH if kind in COMPACT else LARGE)
+    found = READERS[kind](content, limit, columns)
+    del content
+    return _graph(found, limit, num_nodes, add_up, directed)
 
 
 def rows_by_name(graph: GraphFile, names: list[str], what: str) -> np.ndarray:
@@ -120,28 +143,46 @@ def rows_by_name(graph: GraphFile, names: list[str], what: str) -> np.ndarray:
     return np.array([rows[name] for name in names])
 
 
-def _from_edges(edges: Edges, num_nodes: int | None, add_up: bool, limit: Limit) -> tuple[Any, np.ndarray]:
+def _graph(found: Any, limit: Limit, num_nodes: int | None, add_up: bool, directed: str) -> GraphFile:
+    """Return the graph of what a reader found: edges, or a matrix."""
+    what, nodes = limit.what, None
+    if isinstance(found, Edges):
+        found, nodes = _from_edges(found, num_nodes, add_up, directed, limit)
+    else:
+        found = _undirected(_matrix(found, what), directed, what)
+    return GraphFile(_with_finite_degrees(found, what), nodes)
+
+
+def _from_edges(
+    edges: Edges, num_nodes: int | None, add_up: bool, directed: str, limit: Limit
+) -> tuple[Any, np.ndarray]:
     """Return the adjacency and the nodes of undirected edges, or of directed ones given in both directions."""
     ends, weights, what = edges.ends, edges.weights, limit.what
-    if edges.names is None:
-        ends, nodes = _rows_of_numbers(ends, num_nodes)
-    else:
-        longest = max(map(len, edges.names))  # an array has space for it in every entry
+    if edges.names is not None:
+        longest = max(map(len, edges.names), default=0)  # an array has space for it in every entry
         limit.check(4 * longest * len(edges.names), f"{len(edges.names)} names, one of them of {longest} characters")
         nodes = np.array(edges.names)
+    elif edges.n is not None:
+        n = max(edges.n, num_nodes or 0)
+        limit.check(ROW_BYTES * n, f"{n} nodes")
+        nodes = np.arange(edges.first, edges.first + n)
+    else:
+        ends, nodes = _rows_of_numbers(ends, num_nodes)
+    if nodes.size == 0:
+        raise InputError(f"{what} must hold a graph with at least one node, got none.")
     _check_finite(weights, what)
-    if edges.directed:
-        return _symmetric(scipy.sparse.csr_array((weights, tuple(ends)), shape=(len(nodes),) * 2), what), nodes
-    return _adjacency(ends, weights, len(nodes), add_up, what), nodes
+    arcs = edges.directed or (edges.directed is None and directed != "error")
+    W = _adjacency(ends, weights, len(nodes), add_up, arcs, what)
+    return (_undirected(W, directed, what) if arcs else W), nodes
 
 
-def _adjacency(ends: np.ndarray, weights: np.ndarray, n: int, add_up: bool, what: str) -> Any:
-    """Return the symmetric adjacency ``(n, n)`` of undirected edges, float64: ``a b`` and ``b a`` are one edge.
+def _adjacency(ends: np.ndarray, weights: np.ndarray, n: int, add_up: bool, arcs: bool, what: str) -> Any:
+    """Return the adjacency ``(n, n)`` of edges, float64: where they are no ``arcs``, ``a b`` and ``b a`` are one edge.
 
     An edge that is named several times must have one weight, and counts once, unless ``add_up``.
     """
-    place = np.minimum(*ends).astype(np.int64) * n
-    place += np.maximum(*ends)
+    place = (ends[0] if arcs else np.minimum(*ends)).astype(np.int64) * n
+    place += ends[1] if arcs else np.maximum(*ends)
     place, first, inverse = np.unique(place, return_index=True, return_inverse=True)
     if add_up:
         weight = np.bincount(inverse, weights, minlength=place.size)
@@ -156,12 +197,15 @@ def _adjacency(ends: np.ndarray, weights: np.ndarray, n: int, add_up: bool, what
             line = other[0]
             raise InputError(
                 f"{what} must give an edge one weight, got {weight[inverse[line]]:g} and {weights[line]:g} for the "
-                f"same two nodes ({other.size} such lines): correct them, or add repeated edges up (add_up, --add-up)."
+                f"same two nodes ({other.size} such lines): correct them, add repeated edges up (add_up, --add-up)"
+                f"{'' if arcs else ', or take them as directed (directed, --directed mean, max or sum)'}."
             )
-    low, high = place // n, place % n
-    off = low != high
-    row, col = np.concatenate([low, high[off]]), np.concatenate([high, low[off]])
-    return scipy.sparse.csr_array((np.concatenate([weight, weight[off]]), (row, col)), shape=(n, n))
+    row, col = place // n, place % n
+    if not arcs:
+        off = row != col
+        row, col = np.concatenate([row, col[off]]), np.concatenate([col, row[off]])
+        weight = np.concatenate([weight, weight[off]])
+    return scipy.sparse.csr_array((weight, (row, col)), shape=(n, n))
 
 
 def _rows_of_numbers(numbers: np.ndarray, num_nodes: int | None) -> tuple[np.ndarray, np.ndarray]:
@@ -184,25 +228,32 @@ def _rows_of_numbers(numbers: np.ndarray, num_nodes: int | None) -> tuple[np.nda
     return rows.reshape(numbers.shape), found
 
 
-def _read_matrix(kind: str, content: bytes, limit: Limit) -> Any:
-    """Return the symmetric matrix of a file of type ``kind``, finite, in compressed rows of float32 or float64."""
-    what, (wanted, reader) = limit.what, _READERS[kind]
-    W = attempt(lambda: reader(content, limit), content, what, wanted)
+def _matrix(W: Any, what: str) -> Any:
+    """Return the square matrix of a file in compressed rows of float32 or float64."""
     if W.ndim != 2 or W.shape[0] != W.shape[1] or W.shape[0] == 0:
         raise InputError(f"{what} must be a square matrix with a row for each node, got shape {W.shape}.")
     if W.dtype.kind not in "fiub":
         raise InputError(f"{what} must hold real weights, got {W.dtype}.")
     dtype = np.float32 if W.dtype.kind == "f" and W.dtype.itemsize == 4 else np.float64
-    return _symmetric(attempt(lambda: scipy.sparse.csr_array(W, dtype=dtype), content, what, wanted), what)
+    return attempt(lambda: scipy.sparse.csr_array(W, dtype=dtype), b" ", what, "a matrix")
 
 
-def _symmetric(W: Any, what: str) -> Any:
-    """Return W with duplicates summed, or refuse one that is not finite and symmetric to rounding."""
+def _undirected(W: Any, directed: str, what: str) -> Any:
+    """Return W, whose duplicates are summed, as a symmetric matrix; refuse one that is not where that is an error."""
     W.sum_duplicates()
     _check_finite(W.data, what)
+    if directed == "mean":
+        return (W + W.T) * W.dtype.type(0.5)  # scipy divides in float64
+    if directed == "max":
+        return W.maximum(W.T).tocsr()
+    if directed == "sum":
+        return W + W.T - scipy.sparse.diags_array(W.diagonal(), dtype=W.dtype)  # a self-loop has one direction
     gap, size = _largest((W - W.T).data), _largest(W.data)
     if gap > _checks.SYMMETRY_EPS * np.finfo(W.dtype).eps * size:
-        raise _checks.asymmetric(gap, what)
+        raise InputError(
+            f"{_checks.asymmetric(gap, what)} Or say what an edge is worth whose directions differ: directed "
+            "(--directed mean, max or sum)."
+        )
     return W
 
 
@@ -230,57 +281,15 @@ def _largest(values: np.ndarray) -> float:
     return max(float(values.max()), -float(values.min())) if values.size else 0.0
 
 
-_SIZES = re.compile(rb"(?:[ \t\r]*(?:%[^\n]*)?\n)*[ \t]*(\d+)[ \t]+(\d+)(?:[ \t]+(\d+))?[ \t\r]*(?:\n|$)")
-_TRAILING = re.compile(rb"[ \t\r\v\f]+$", re.MULTILINE)
-_ROW_BYTES = 32  # that a row takes while a sparse matrix is read, even an empty one
-
-
-def _matrix_market(content: bytes, limit: Limit) -> Any:
-    """Read Matrix Market by scipy, whose reader crashes or allocates without limit on some damaged files."""
-    header, _, rest = content.partition(b"\n")
-    sizes = _SIZES.match(rest)
-    if not header.startswith(b"%%MatrixMarket") or sizes is None:
-        raise ValueError("a file without the line %%MatrixMarket or the line of sizes")
-    body = rest[sizes.end() :]
-    del rest
-    if body.translate(None, b"0123456789+-.eEdDnaNAifIFtyTY \t\n"):
-        raise ValueError("characters that are no part of numbers")
-    rows, columns = int(sizes[1]), int(sizes[2])
-    if not rows or not columns:
-        raise ValueError(f"a matrix of {rows} by {columns}")  # in an array, scipy's reader divides by their number
-    if sizes[3] is not None:
-        declared, possible = int(sizes[3]), len(body) // 4 + 1  # an entry has at least "1 1\n"
-    else:
-        triangle = 1 if b"general" in header.lower() else 2
-        declared, possible = rows * columns // triangle, len(body) // 2 + rows + 1
-    if declared > possible:
-        raise ValueError(f"{declared} entries declared in a file of at most {possible}")
-    if sizes[3] is not None:
-        limit.check(_ROW_BYTES * max(rows, columns), f"a matrix of {rows} by {columns}")
-    # scipy's reader runs over the end of a last line that has spaces but no newline, and kills the process.
-    return scipy.io.mmread(io.BytesIO(content[: -len(body) or None] + _TRAILING.sub(b"", body) + b"\n"))
-
-
-def _sparse(content: bytes, limit: Limit) -> Any:
-    with load(content) as arrays:
-        shape = arrays["shape"]  # a few entries can declare any number of rows, and each takes memory
-    limit.check(_ROW_BYTES * int(shape.max()), f"a matrix of shape {tuple(shape.tolist())}")
-    W = scipy.sparse.load_npz(io.BytesIO(content))
-    if hasattr(W, "check_format"):
-        W.check_format(full_check=True)  # indices beyond the shape would read other memory
-    return W
-
-
-def _dense(content: bytes, limit: Limit) -> Any:
-    W = load(content)
-    if not isinstance(W, np.ndarray):
-        raise ValueError("an .npz file")
-    return W
-
-
-#: What each kind of matrix must be, and its reader.
-_READERS: dict[str, tuple[str, Callable[[bytes, Limit], Any]]] = {
-    ".mtx": ("a matrix as scipy.io.mmwrite makes it", _matrix_market),
-    ".npz": ("a sparse matrix as scipy.sparse.save_npz makes it", _sparse),
-    ".npy": ("a matrix as numpy.save makes it", _dense),
+READERS: dict[str, Callable[[bytes, Limit, Columns], Any]] = {
+    **MATRICES,
+    ".npz": datasets.read_npz,
+    ".graphml": lambda content, limit, columns: parse_graphml(content, limit.what, columns.attribute),
+    **dict.fromkeys(EDGE_LISTS, lambda content, limit, columns: parse_edge_list(content, limit, columns)),
+    **networks.READERS,
+    **datasets.READERS,
+    **tables.READERS,
 }
+GRAPHS = tuple(READERS)
+#: The others take more memory for a byte of their file.
+COMPACT, LARGE = (*MATRICES, ".npz", ".graphml", *EDGE_LISTS), 4 * GROWTH

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from krylow._checks import InputError
+from krylow.io.columns import NODE_COLUMNS
 from krylow.io.files import Limit, archive_size, attempt, decode, limit_of, load, read_bytes, size_of, suffix, write
 from krylow.io.text import content, fields, is_number, malformed, separator
 
@@ -22,8 +23,6 @@ TABLES = {".csv": ",", ".tsv": "\t", ".txt": " "}
 SIGNALS = (".npy", ".npz", *TABLES)
 #: Names of the array that is read from an ``.npz`` of several.
 ARRAY_NAMES = ("signals", "x")
-#: Names of the column that names the nodes; the last is how pandas writes an index without a name.
-NODE_COLUMNS = ("node", "nodes", "id", "name", "label", "index", "")
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,18 @@
 """Text: lines and fields of tables, edge lists, and GraphML.
 
 Separators are tabs, semicolons, commas or spaces; lines that start with ``#`` or ``%`` are comments. An edge list has
-two nodes a line, and perhaps a weight. Numbers are parsed by numpy's compiled reader, a batch of lines at a time within
+two nodes a line, and perhaps a weight or networkx's dictionary of data; one of more columns has to name them
+(:mod:`krylow.io.columns`). Numbers are parsed by numpy's compiled reader, a batch of lines at a time within
 the limit of memory, since line objects take many times the file; pandas is not part of the core install.
 """
 
 from __future__ import annotations
 
+import ast
 import csv
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice
 from xml.etree.ElementTree import ParseError, XMLParser
@@ -18,10 +20,8 @@ from xml.etree.ElementTree import ParseError, XMLParser
 import numpy as np
 
 from krylow._checks import InputError
-from krylow.io.files import Limit
-
-#: Column names by which a header is distinguished from an edge between two named nodes.
-HEADERS = ("source target", "from to", "src dst", "node1 node2", "node_1 node_2", "u v", "i j", "row col", "head tail")
+from krylow.io.columns import DEFAULT, Columns, used_columns
+from krylow.io.files import Limit, decode
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,16 @@ class Edges:
     """Edges in the order of their file: ``ends (2, e)`` and ``weights (e,)``.
 
     The ends are positions in ``names``, which are in the order of the file, or whole numbers where there are no names.
+    ``directed`` is None where the file does not say; ``n`` is given where it counts its nodes: the ends are then rows,
+    whose nodes are numbered from ``first`` on.
     """
 
     ends: np.ndarray
     weights: np.ndarray
     names: list[str] | None = None
-    directed: bool = False
+    directed: bool | None = None
+    n: int | None = None
+    first: int = 0
 
 
 def separator(line: str) -> str | None:
@@ -85,75 +89,125 @@ def _quoted(line: str) -> str:
 
 
 def malformed(
-    text: str, mark: str | None, columns: int, wanted: str, what: str, *, numbers: Iterable[int] = ()
+    text: str,
+    mark: str | None,
+    columns: int,
+    wanted: str,
+    what: str,
+    *,
+    numbers: Iterable[int] = (),
+    needed: Iterable[int] | None = None,
 ) -> InputError:
     """Return the error that quotes the first line without ``columns`` fields, or without a number at ``numbers``.
 
-    A first line of names alone is a header. ``wanted`` is what a line must hold, ``what`` the name of the file.
+    A first line of names alone is a header. ``wanted`` is what a line must hold, ``what`` the name of the file; fields
+    but the ``needed`` ones may be empty.
     """
-    header = True
+    header, needed = True, range(columns) if needed is None else tuple(needed)
     for number, line in enumerate(_lines(text), 1):
         if not _is_content(line):
             continue
         parts = fields(line, mark, what)
         names = header and not any(map(is_number, parts))
-        if len(parts) != columns or not all(parts) or not (names or all(is_number(parts[i]) for i in numbers)):
+        full = len(parts) == columns and all(parts[i] for i in needed)
+        if not full or not (names or all(is_number(parts[i]) for i in numbers)):
             return InputError(f"{what} must hold {wanted} on every line, got {_quoted(line)} on line {number}.")
         header = False
     return InputError(f"{what} must hold {wanted} on every line, which it does not.")
 
 
-def parse_edge_list(text: str, limit: Limit) -> Edges:
-    """Read the text of an edge list: every line, repeated edges too. Nodes are whole numbers or names."""
-    what, lines = limit.what, list(islice(content(text), 2))
+def parse_edge_list(data: bytes, limit: Limit, columns: Columns = DEFAULT) -> Edges:
+    """Read an edge list: every line, repeated edges too. Nodes are whole numbers or names."""
+    what, text = limit.what, decode(data, limit.what)
+    lines = list(islice(content(text), 2))
     if not lines:
         raise InputError(f"{what} must hold an edge a line, got an empty file.")
+    if lines[0].rstrip().endswith("}") and "{" in lines[0]:
+        return _with_data(text, columns, limit)
     mark = separator(lines[0])
-    columns = len(fields(lines[0], mark, what))
-    if columns not in (2, 3):
-        raise InputError(
-            f"{what} must hold two nodes and perhaps a weight a line, separated by commas, tabs or spaces, "
-            f"got {columns} column{'s' if columns != 1 else ''}: {_quoted(lines[0])}."
-        )
-    header = _is_header(lines, mark, what)
+    first = fields(lines[0], mark, what)
+    header = _is_header(lines, mark, columns, what)
+    used = used_columns(first, header, columns, what)
     if header and len(lines) == 1:
         raise InputError(f"{what} must hold an edge a line, got a line of column names alone.")
-    for kind in (np.int64, np.float64, object):  # of the nodes; the last are names
-        kinds: list[tuple[str, type]] = [("u", kind), ("v", kind), ("w", np.float64)]
-        edges = _edges(text, header, mark, kinds[:columns], limit)
-        if edges is not None:
-            return edges
-    wanted = "two nodes" if columns == 2 else "two nodes and a weight"
-    raise malformed(text, mark, columns, wanted, what, numbers=range(2, columns))
+    form = _Form(header, mark, used, len(first))
+    edges = _of_any_kind(lambda: islice(content(text), int(header), None), form, limit)
+    if edges is not None:
+        return edges
+    wanted = "two nodes" if len(used) == 2 else "two nodes and a weight"
+    if len(first) > len(used):
+        wanted += f" in {len(first)} columns"
+    raise malformed(text, mark, len(first), wanted, what, numbers=used[2:], needed=used)
 
 
-def _is_header(lines: list[str], mark: str | None, what: str) -> bool:
+@dataclass(frozen=True)
+class _Form:
+    """How the lines of an edge list are to be read: ``used`` are the columns u, v and perhaps w among ``columns``."""
+
+    header: bool
+    mark: str | None
+    used: tuple[int, ...]
+    columns: int
+
+
+def _is_header(lines: list[str], mark: str | None, columns: Columns, what: str) -> bool:
     """Whether the first line is column names, not an edge."""
     first = fields(lines[0], mark, what)
-    if any(map(is_number, first)) or not all(first):
+    if any(map(is_number, first)) or not all(first[1:]):
         return False
-    if len(first) == 3 or " ".join(first).lower() in HEADERS:
+    if len(first) != 2 or columns.known(first):
         return True
     second = fields(lines[1], mark, what) if len(lines) > 1 else []
     return len(second) == 2 and all(map(is_number, second))
 
 
-def _edges(text: str, header: bool, mark: str | None, kinds: list[tuple[str, type]], limit: Limit) -> Edges | None:
-    """Read the columns u, v and perhaps w of these types, or return None where a line does not fit."""
+def _with_data(text: str, columns: Columns, limit: Limit) -> Edges:
+    """Read what networkx writes: two nodes and a dictionary of data. Literals of Python are parsed, nothing runs."""
+    key, what = columns.attribute, limit.what
+    mark = separator(next(content(text)).partition("{")[0])
+
+    def plain() -> Iterator[str]:
+        for line in content(text):
+            head, _, data = line.partition("{")
+            try:
+                weight = float(ast.literal_eval("{" + data.strip()).get(key, 1))
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, AttributeError):
+                raise InputError(
+                    f"{what} must hold two nodes and a dictionary with a number as {key!r} on every line, "
+                    f"got {_quoted(line)}."
+                ) from None
+            yield f"{head.rstrip().removesuffix(mark or ' ')}{mark or ' '}{weight!r}"
+
+    edges = _of_any_kind(plain, _Form(False, mark, (0, 1, 2), 3), limit)
+    if edges is None:
+        raise InputError(f"{what} must hold two nodes and a dictionary of data on every line, which it does not.")
+    return edges
+
+
+def _of_any_kind(lines: Callable[[], Iterator[str]], form: _Form, limit: Limit) -> Edges | None:
+    """Read lines whose nodes are whole numbers, such numbers written as floats, or names; None where none fits."""
+    for kind in (np.int64, np.float64, object):
+        edges = _edges(lines(), form, kind, limit)
+        if edges is not None:
+            return edges
+    return None
+
+
+def _edges(lines: Iterator[str], form: _Form, kind: type, limit: Limit) -> Edges | None:
+    """Read the columns u, v of this type and perhaps w, or return None where a line does not fit."""
     rows: defaultdict[str, int] = defaultdict(count().__next__)  # a new name gets the next row
-    ends, weights, size, kind = [], [], 0, kinds[0][1]
-    lines = islice(content(text), int(header), None)
+    kinds: list[tuple[str, type]] = [("u", kind), ("v", kind), ("w", np.float64)][: len(form.used)]
+    ends, weights, size = [], [], 0
     while batch := list(islice(lines, 1 << 15)):
-        table = _table(batch, mark, kinds)
+        table = _table(batch, form, kinds)
         if table is None:
             return None
         size += table.size
         pairs = np.stack([table["u"], table["v"]])
         if kind is np.float64:
-            pairs = _whole(pairs, limit.what)
+            pairs = whole(pairs, limit.what)
         elif kind is object:
-            names = map(str.strip, pairs.T.ravel().tolist())
-            pairs = np.fromiter(map(rows.__getitem__, names), np.int64, 2 * table.size).reshape(-1, 2).T
+            pairs = numbered(pairs, rows)
             if "" in rows:
                 return None
         edge_bytes, name_bytes = 64, 192  # until they are in the adjacency
@@ -162,19 +216,45 @@ def _edges(text: str, header: bool, mark: str | None, kinds: list[tuple[str, typ
         if len(kinds) == 3:
             weights.append(np.ascontiguousarray(table["w"]))
     weight = np.concatenate(weights) if weights else np.broadcast_to(np.float64(1), (size,))
-    return Edges(np.concatenate(ends, axis=1), weight, list(rows) if kind is object else None)
+    names = None
+    if kind is object:
+        names = list(rows)
+        check_names(names, limit.what)
+    return Edges(np.concatenate(ends, axis=1), weight, names)
 
 
-def _table(lines: list[str], mark: str | None, kinds: list[tuple[str, type]]) -> np.ndarray | None:
+def numbered(pairs: np.ndarray, rows: defaultdict[str, int]) -> np.ndarray:
+    """Return names ``(2, e)`` as their rows; a name that is new gets the next."""
+    names = map(str.strip, pairs.T.ravel().tolist())
+    return np.fromiter(map(rows.__getitem__, names), np.int64, pairs.size).reshape(-1, 2).T
+
+
+def check_names(names: list[str], what: str) -> None:
+    """Refuse names that are numbers with a fraction: such a table holds signals."""
+    bad = next((name for name in names if name[-1:].isdigit() and is_number(name) and float(name) % 1), None)
+    if bad is not None:
+        raise InputError(
+            f"{what} must name its nodes by whole numbers or by names, got {bad}: is it a file of signals?"
+        )
+
+
+def _table(lines: list[str], form: _Form, kinds: list[tuple[str, type]]) -> np.ndarray | None:
+    mark, used = form.mark, None if form.used == tuple(range(form.columns)) else form.used
+    if used is not None and any(_columns_of(line, mark) != form.columns for line in lines if '"' not in line):
+        return None  # which numpy does not look at
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # numpy only warns where it reads 1.5 as the whole number 1
         try:
-            return np.loadtxt(lines, dtype=kinds, delimiter=mark, comments=None, quotechar='"', ndmin=1)
+            return np.loadtxt(lines, dtype=kinds, delimiter=mark, comments=None, quotechar='"', ndmin=1, usecols=used)
         except (ValueError, Warning):
             return None
 
 
-def _whole(pairs: np.ndarray, what: str) -> np.ndarray:
+def _columns_of(line: str, mark: str | None) -> int:
+    return len(line.split()) if mark is None else line.count(mark) + 1
+
+
+def whole(pairs: np.ndarray, what: str) -> np.ndarray:
     """Return nodes as whole numbers, or refuse other numbers: such a file holds signals."""
     with np.errstate(invalid="ignore"):
         bad = (pairs != np.floor(pairs)) | (np.abs(pairs) > 2**53)
@@ -185,12 +265,12 @@ def _whole(pairs: np.ndarray, what: str) -> np.ndarray:
     return pairs.astype(np.int64)
 
 
-def parse_graphml(data: bytes, what: str) -> Edges:
+def parse_graphml(data: bytes, what: str, weight: str = "weight") -> Edges:
     """Read GraphML by the standard library's parser as a stream: no tree in memory, no document type to expand.
 
     networkx would hold the whole tree, expand entities, and is not part of the core install.
     """
-    graph = _GraphML(what)
+    graph = _GraphML(what, weight)
     parser = XMLParser(target=graph)
     try:
         parser.feed(data)
@@ -215,11 +295,12 @@ def parse_graphml(data: bytes, what: str) -> Edges:
 class _GraphML:
     """Takes the parser's events. Names come as ``{namespace}name``, whose namespace is ignored."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, weight: str) -> None:
         self.what = what
+        self.weight = weight
         self.nodes: dict[str, int] = {}  # row of each id, in the order of the file
         self.ends: list[str] = []  # two an edge
-        self.weights: list[float] = []  # data of the name "weight", else that key's default, else 1
+        self.weights: list[float] = []  # data of the weight's name, else that key's default, else 1
         self.any_directed = False
         self.graphs = 0
         self._opened: list[str] = []
@@ -244,7 +325,7 @@ class _GraphML:
             if self.graphs > 1:
                 raise InputError(f"{self.what} must hold one graph, got several or nested ones.")
         elif name == "key":
-            if attributes.get("attr.name") == "weight" and attributes.get("for", "all") in ("edge", "all"):
+            if attributes.get("attr.name") == self.weight and attributes.get("for", "all") in ("edge", "all"):
                 self._key = attributes.get("id", "")
                 self._weight_keys.add(self._key)
         elif name == "node":
