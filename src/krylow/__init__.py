@@ -9,12 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from krylow import data, losses, metrics, nn, operators, solvers
+    from krylow import data, losses, metrics, nn, operators, responses, solvers
     from krylow._checks import InputError
     from krylow.api import lowpass, subspace
     from krylow.certificate import Certificate, Status
     from krylow.cuts import Fiedler, Partition, fiedler, partition
+    from krylow.density import SpectralDensity, spectral_density
     from krylow.distances import effective_resistance
+    from krylow.filtering import Filtered, filter, filtered
     from krylow.graph import laplacian
     from krylow.nn import load
     from krylow.result import Subspace
@@ -24,30 +26,39 @@ __version__ = "0.2.0"
 _HOME = {
     "Certificate": "krylow.certificate",
     "Fiedler": "krylow.cuts",
+    "Filtered": "krylow.filtering",
     "InputError": "krylow._checks",
     "Partition": "krylow.cuts",
+    "SpectralDensity": "krylow.density",
     "Status": "krylow.certificate",
     "Subspace": "krylow.result",
     "effective_resistance": "krylow.distances",
     "fiedler": "krylow.cuts",
+    "filter": "krylow.filtering",
+    "filtered": "krylow.filtering",
     "laplacian": "krylow.graph",
     "load": "krylow.nn",
     "lowpass": "krylow.api",
     "partition": "krylow.cuts",
+    "spectral_density": "krylow.density",
     "subspace": "krylow.api",
 }
-_MODULES = ("data", "losses", "metrics", "nn", "operators", "solvers")
+_MODULES = ("data", "losses", "metrics", "nn", "operators", "responses", "solvers")
 
 __all__ = [
     "Certificate",
     "Fiedler",
+    "Filtered",
     "InputError",
     "Partition",
+    "SpectralDensity",
     "Status",
     "Subspace",
     "data",
     "effective_resistance",
     "fiedler",
+    "filter",
+    "filtered",
     "laplacian",
     "load",
     "losses",
@@ -56,7 +67,9 @@ __all__ = [
     "nn",
     "operators",
     "partition",
+    "responses",
     "solvers",
+    "spectral_density",
     "subspace",
 ]
 

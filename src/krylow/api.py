@@ -1,8 +1,8 @@
 """The two functions that everything comes down to, `subspace` and `lowpass`.
 
 :func:`subspace` runs one of :mod:`krylow.solvers`. :func:`lowpass` projects on what it finds; it also takes three
-methods that filter the signal without a basis (:mod:`krylow.response`): "lanczos_signal", "polynomial" and
-"polynomial_jackson".
+methods that filter the signal without a basis: "polynomial" and "polynomial_jackson" (:mod:`krylow.expansion`), and
+"lanczos_signal" (:mod:`krylow.krylov.signal`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from krylow import _checks
 from krylow._checks import InputError
 from krylow._floor import PROOF_LIMIT
 from krylow.choose import choose
+from krylow.density import estimated_cutoff
+from krylow.expansion import chebyshev_lowpass
 from krylow.graph import as_operator, operator_and_note
+from krylow.krylov.signal import lanczos_lowpass
 from krylow.linalg.row_blocks import project_by_blocks
 from krylow.operators import Operator
 from krylow.profile import GraphProfile
-from krylow.response import chebyshev_lowpass, lanczos_lowpass
 from krylow.result import Subspace
 from krylow.solvers import METHODS, Problem, Solver, solver_of
 from krylow.solvers._cutoff import up_to
@@ -197,7 +199,7 @@ def lowpass(
         "callback": callback,
     }
     if isinstance(x, (list, tuple)) and len(L.batch_shape) == 1 and out is None:
-        return _filter_list(L, x, lambda signals: lowpass(L, signals, k, **asked))
+        return filter_list(L, x, lambda signals: lowpass(L, signals, k, **asked))
     by_blocks = out is not None or (isinstance(x, np.memmap) and x.ndim == 2)
     on_signal = isinstance(method, str) and method in SIGNAL_METHODS
     if by_blocks and not on_signal and not L.batch_shape:
@@ -218,14 +220,15 @@ def lowpass(
             source = _generator(L, seed, generator)
             damped = method == "polynomial_jackson"
             _checks.count(steps, "m", 1, MOST_DEGREE, hint=" (the degree of the polynomial)")
-            y = chebyshev_lowpass(L, column, cutoff=cutoff, k=k, degree=steps, jackson=damped, generator=source)
+            limit = cutoff if k is None else estimated_cutoff(L, k, degree=steps, generator=source)
+            y = chebyshev_lowpass(L, column, cutoff=limit, degree=steps, jackson=damped)  # type: ignore[arg-type]
         y = y.reshape(signal.shape) if signal.ndim == 1 else y
     else:
         y = subspace(L, k, **asked).project(signal)
     return _checks.as_given(y, x)
 
 
-def _filter_list(L: Operator, signals: Any, filtered: Callable[[Tensor], Tensor]) -> list[Any]:
+def filter_list(L: Operator, signals: Any, filtered: Callable[[Tensor], Tensor]) -> list[Any]:
     """Filter as many signals as a batch has graphs, each as long as its own graph, and return them alike."""
     sizes = L.sizes.tolist()
     if len(signals) != len(sizes):
@@ -239,7 +242,7 @@ def _filter_list(L: Operator, signals: Any, filtered: Callable[[Tensor], Tensor]
     padded = [torch.nn.functional.pad(part, (0, width - part.shape[1], 0, L.n - part.shape[0])) for part in columns]
     y = filtered(torch.stack(padded))
     cut = [part[: c.shape[0], : c.shape[1]] for part, c in zip(y, columns, strict=True)]
-    return [_checks.as_given(c.reshape(p.shape), x) for c, p, x in zip(cut, parts, signals, strict=True)]
+    return [_checks.as_given(c.reshape(*p.shape, *y.shape[3:]), x) for c, p, x in zip(cut, parts, signals, strict=True)]
 
 
 def _generator(L: Operator, seed: int | None, generator: torch.Generator | None) -> torch.Generator | None:

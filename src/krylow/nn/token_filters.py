@@ -28,6 +28,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from krylow.autodiff.projector import lowest_eigenspace, orthonormalize
+from krylow.density import COUNT_PROBES, estimated_cutoff
+from krylow.expansion import chebyshev_lowpass
 from krylow.krylov.lanczos import lanczos
 from krylow.krylov.probe import function_of
 from krylow.krylov.relaxed import relaxed_recurrence
@@ -38,7 +40,6 @@ from krylow.nn.graph_learning import EqualTokens, TokenGraph, equal_tokens
 from krylow.nn.kernel_krylov import BasisOf, basis_and_product, krylov_basis
 from krylow.nn.probes import Probe
 from krylow.operators import DenseOperator
-from krylow.response import COUNT_PROBES, chebyshev_lowpass, estimated_cutoff
 
 #: Rows of the random start that are drawn together: a token's number does not depend on how many follow it.
 ROWS = 64

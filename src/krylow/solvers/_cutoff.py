@@ -26,12 +26,12 @@ import torch
 from krylow._checks import InputError
 from krylow._floor import PROOF_LIMIT
 from krylow.autodiff.implicit import attach_gradient
+from krylow.density import estimated_count
 from krylow.krylov.ritz import Evidence
 from krylow.linalg.elimination import SETTINGS, Factor
 from krylow.linalg.perturbation import davis_kahan
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.profile import GraphProfile
-from krylow.response import estimated_count
 from krylow.result import Subspace
 from krylow.solvers._estimate import TooManyKept
 from krylow.solvers._filter import single, spectrum_top

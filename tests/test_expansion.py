@@ -6,13 +6,10 @@ from torch.autograd import gradcheck
 
 import krylow as kl
 from krylow.api import SIGNAL_METHODS
+from krylow.density import estimated_cutoff
+from krylow.expansion import chebyshev_coefficients, chebyshev_lowpass
+from krylow.krylov.signal import lanczos_lowpass
 from krylow.operators import DenseOperator
-from krylow.response import (
-    chebyshev_coefficients,
-    chebyshev_lowpass,
-    estimated_cutoff,
-    lanczos_lowpass,
-)
 from krylow.testing import cycle, grid, laplacian_matrix, lowest, path, projector, random_graph
 
 F64 = torch.float64
