@@ -140,13 +140,9 @@ def filtered(
     (7, 'CONVERGED', True)
     """
     L = as_operator(L)
-    if isinstance(x, (list, tuple)) and len(L.batch_shape) == 1 and not _is_table(x):
+    if isinstance(x, (list, tuple)) and len(L.batch_shape) == 1:
         raise InputError("filtered() takes an array of signals, got a list: pass one padded array, or use filter().")
     return _filtered(L, x, response, Ask(method, tol, degree, report=True))
-
-
-def _is_table(x: Any) -> bool:
-    return not any(isinstance(row, Tensor) or hasattr(row, "dtype") for row in x)
 
 
 def _filtered(L: Operator, x: Any, response: Any, ask: Ask) -> Filtered:
