@@ -71,6 +71,18 @@ def square(x: Tensor, what: str) -> Tensor:
     return x
 
 
+def not_two_by_two(W: Tensor | np.ndarray, what: str) -> None:
+    """Refuse whole numbers 2 x 2 that mean another graph as a matrix than as an edge_index."""
+    if tuple(W.shape) != (2, 2):
+        return
+    array = W.detach().to_dense().cpu().numpy() if isinstance(W, Tensor) else W
+    if array.dtype.kind in "iu" and (array >= 0).all() and array.tolist() != [[0, 1], [1, 0]]:
+        raise InputError(
+            f"{what} may be a matrix or an edge_index, got whole numbers of shape (2, 2): give a matrix as floats, and "
+            "an edge_index with its number of nodes (num_nodes)."
+        )
+
+
 def finite(x: Tensor, what: str) -> Tensor:
     """Check that every entry is finite."""
     # A finite sum has finite terms only, and needs no memory; one of finite terms may still overflow.

@@ -16,7 +16,6 @@ the Laplacian of a signed graph in balance, but then it is an adjacency just as 
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 from numbers import Number
 from typing import Any
@@ -27,7 +26,9 @@ import torch
 from torch import Tensor
 
 from krylow import _checks, _native
-from krylow._checks import InputError, in_range
+from krylow._checks import InputError, in_range, not_two_by_two
+from krylow._objects import library_of, rows_of
+from krylow.io.columns import known_ends
 
 #: What a row may sum to instead of zero, relative to the sum of its moduli: entries may have been rounded to a few
 #: digits in a file, and an adjacency is far from it.
@@ -56,9 +57,8 @@ class Edges:
 
 def is_graph(L: Any) -> bool:
     """Whether an object is a graph, not a matrix: its Laplacian is meant."""
-    networkx = sys.modules.get("networkx")
     return (
-        (networkx is not None and isinstance(L, networkx.Graph))
+        library_of(L) is not None
         or hasattr(L, "edge_index")
         or (isinstance(L, tuple) and len(L) == 2)
         or is_edge_index(L, None)
@@ -75,26 +75,30 @@ def name_of(graph: Any) -> str:
         return f"a PyG {type(graph).__name__}"
     if isinstance(graph, (tuple, list, Tensor, np.ndarray)):
         return "the graph of an edge_index"
-    return f"a networkx {type(graph).__name__}"
+    return f"a {(library_of(graph) or '').partition('.')[0]} {type(graph).__name__}"
 
 
 def read(
-    W: Any, num_nodes: int | None, what: str = "W", weight: str | None = None
+    W: Any, num_nodes: int | None, what: str = "W", weight: str | None = None, *, directed: bool = False
 ) -> Tensor | Edges | scipy.sparse.csr_array:
     """Return the adjacency as a checked dense tensor, as checked edges, or in rows with sorted, unique entries."""
-    networkx = sys.modules.get("networkx")  # an object of it can only come where it is imported already
-    if networkx is not None and isinstance(W, networkx.Graph):
-        return _read_scipy(_networkx_rows(W, weight, networkx), what)
+    library = library_of(W)
+    if library is not None:
+        return _read_scipy(rows_of(W, library, weight, directed=directed), what)
     if hasattr(W, "edge_index"):
         return _read_edge_index(W.edge_index, _edge_weight(W, weight), W.num_nodes if num_nodes is None else num_nodes)
     if weight is not None:
-        raise InputError(f"weight names an attribute of networkx and PyG graphs, got {type(W).__name__}.")
+        raise InputError(f"weight names an attribute of the edges of a graph object, got {type(W).__name__}.")
     if isinstance(W, tuple) and len(W) == 2:
         return _read_edge_index(torch.as_tensor(W[0]), W[1], num_nodes)
     if scipy.sparse.issparse(W):
         return _read_scipy(W, what)
+    if known_ends(getattr(W, "columns", ())):
+        raise InputError(f"{what} must be a graph, got a table of edges: pass krylow.data.read_graph({what}).")
     if not isinstance(W, Tensor):
         W = _array(W, what)
+    if num_nodes is None:
+        not_two_by_two(W, what)
     if is_edge_index(W, num_nodes):
         return _read_edge_index(torch.as_tensor(W), None, num_nodes)
     if not isinstance(W, Tensor):
@@ -104,20 +108,6 @@ def read(
             return _read_torch_sparse(W, what)
         W = W.to_dense()
     return _checks.finite(_checks.square(_checks.floating(W, what), what), what)
-
-
-def _networkx_rows(G: Any, weight: str | None, networkx: Any) -> Any:
-    """Return the adjacency of a networkx graph, whose edges without the attribute weigh 1."""
-    if G.is_directed():
-        raise InputError("W must be undirected, got a directed networkx graph: pass W.to_undirected().")
-    if len(G) == 0:
-        raise InputError("W must be square with at least one node, got a networkx graph without nodes.")
-    if weight is not None and not any(weight in data for _, _, data in G.edges(data=True)):
-        raise InputError(f"weight must name an attribute of the edges, got {weight!r}, which no edge has.")
-    try:
-        return networkx.to_scipy_sparse_array(G, weight=weight or "weight", format="coo", dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the weights of a networkx graph must be numbers, got others ({error}).") from None
 
 
 def _edge_weight(data: Any, weight: str | None) -> Tensor | None:

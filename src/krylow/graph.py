@@ -52,7 +52,8 @@ def laplacian(W: Any, kind: str | None = None, *, num_nodes: int | None = None, 
     ----------
     W
         The symmetric adjacency: a numpy array or torch tensor ``(*batch, n, n)``, a torch sparse (COO, CSR) or scipy
-        sparse matrix, rows of numbers, a networkx graph, a PyG ``Data``, an ``edge_index`` ``(2, e)``, a pair
+        sparse matrix, rows of numbers, a networkx, igraph or rustworkx graph, a PyG ``Data``, what
+        :func:`krylow.data.read_graph` returns, an ``edge_index`` ``(2, e)``, a pair
         ``(edge_index, edge_weight)``, or a list of any of these, which becomes one padded batch with a mask. Integers
         and booleans are taken as floating point. Torch input stays differentiable.
     kind
@@ -60,9 +61,9 @@ def laplacian(W: Any, kind: str | None = None, *, num_nodes: int | None = None, 
     num_nodes
         Number of nodes of an ``edge_index`` whose last nodes are isolated.
     weight
-        The edge attribute that holds the weights of a networkx graph (None: ``weight``, where there is one) or of a
-        PyG ``Data`` (None: ``edge_weight``, where there is one; ``edge_attr``, which may be types of bonds, is never
-        taken unless it is named).
+        The edge attribute that holds the weights of a networkx, igraph or rustworkx graph (None: ``weight``, where
+        there is one; numbers as data of rustworkx' edges are weights) or of a PyG ``Data`` (None: ``edge_weight``,
+        where there is one; ``edge_attr``, which may be types of bonds, is never taken unless it is named).
 
     Returns
     -------

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from krylow._checks import InputError
 
@@ -42,7 +43,7 @@ class Columns:
     def known(self, names: Sequence[str]) -> bool:
         """Whether a line is column names: those that were asked for, or known ones."""
         given = [name for name in (self.source, self.target, self.weight) if isinstance(name, str)]
-        return any(name in names for name in given) or _ends(names) is not None
+        return any(name in names for name in given) or known_ends(names) is not None
 
 
 DEFAULT = Columns()
@@ -70,7 +71,7 @@ def used_columns(first: Sequence[str], header: bool, columns: Columns, what: str
         if weight is None and header:
             weight = _named(WEIGHTS, first)
     else:
-        known = _ends(first) if header else None
+        known = known_ends(first) if header else None
         ends = (0, 1) if known is None else known
         if weight is None:
             weight = _default_weight(first, header, known, what)
@@ -104,9 +105,9 @@ def _default_weight(first: Sequence[str], header: bool, known: tuple[int, int] |
     return 2 if len(first) == 3 else None
 
 
-def _ends(names: Sequence[str]) -> tuple[int, int] | None:
-    """Return the places of the two columns of nodes by their known names."""
-    lower = [name.lower() for name in names]
+def known_ends(names: Iterable[Any]) -> tuple[int, int] | None:
+    """Return the places of the two columns of nodes by their known names, None where they have others."""
+    lower = [str(name).lower() for name in names]
     return next(((lower.index(u), lower.index(v)) for u, v in ENDS if u in lower and v in lower), None)
 
 

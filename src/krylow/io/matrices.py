@@ -14,7 +14,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
-from krylow._checks import InputError
+from krylow._checks import InputError, not_two_by_two
 from krylow.io.columns import Columns
 from krylow.io.files import Limit, attempt, load
 from krylow.io.text import Edges
@@ -129,14 +129,6 @@ def _check_unpacked(content: bytes, limit: Limit) -> None:
                     break
                 rest = unpack.unconsumed_tail
         place += size
-
-
-def not_two_by_two(W: np.ndarray, what: str) -> None:
-    """Refuse whole numbers 2 x 2 that mean another graph as an adjacency than as an edge_index."""
-    if W.shape == (2, 2) and not np.array_equal(W, [[0, 1], [1, 0]]) and (W >= 0).all():
-        raise InputError(
-            f"{what} may be a matrix or an edge_index, got whole numbers of shape (2, 2): give a matrix as floats."
-        )
 
 
 def edge_index(index: np.ndarray, weights: np.ndarray | None, limit: Limit, n: int | None = None) -> Edges:
