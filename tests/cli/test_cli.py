@@ -18,7 +18,7 @@ def test_help_does_not_load_torch():
 
 def test_commands_are_listed():
     text = runner.invoke(app, ["--help"]).output
-    for command in ("filter", "info", "subspace", "train"):
+    for command in ("filter", "info", "subspace", "train", "view"):
         assert command in text
 
 

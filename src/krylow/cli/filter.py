@@ -115,7 +115,7 @@ def filter_signals(
             from krylow.io.signals import format_table, write_signals
 
         request.check((*METHODS, *SIGNAL_METHODS), (graph, signals))
-        table, network = _read(request, signals, stages)
+        table, network = read_with_signals(request, signals, stages)
         y, sub, cost = _filter(request, network, table, signals.name, stages)
         filtered = replace(table, values=y)
         with stages("write", f"writing {out}"):
@@ -217,7 +217,7 @@ def subspace(
     finish(request, found)
 
 
-def _read(request: Request, path: Path, stages: Stages) -> tuple[Table, GraphFile]:
+def read_with_signals(request: Request, path: Path, stages: Stages) -> tuple[Table, GraphFile]:
     """Read both files. The number of signals counts the nodes of an edge list, unless the signals have names."""
     from krylow.io.signals import read_signals
 

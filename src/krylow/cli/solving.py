@@ -131,8 +131,8 @@ class Request:
         """Whether the answer itself goes to standard output."""
         return self.out == "-"
 
-    def check(self, methods: tuple[str, ...], inputs: tuple[Path, ...]) -> None:
-        """Refuse what cannot work before anything is read or computed."""
+    def check(self, methods: tuple[str, ...], inputs: tuple[Path, ...], outputs: tuple[str, ...] | None = None) -> None:
+        """Refuse what cannot work before anything is read or computed; ``outputs`` are suffixes other than signals'."""
         from krylow import _checks
         from krylow._checks import InputError
         from krylow.graph import KINDS
@@ -155,7 +155,7 @@ class Request:
             if self.json:
                 raise InputError("give either --json or -o -, which both need standard output.")
             return
-        suffix(Path(self.out), SIGNALS, "the output")
+        suffix(Path(self.out), outputs or SIGNALS, "the output")
         check_output(self.out)
         for path in inputs:
             if os.path.realpath(path) == os.path.realpath(self.out):
@@ -267,14 +267,18 @@ class _Bar:
         self.move(self.part, f"{now.passes} passes, error {error:.1g}{remaining}")
 
 
+def kind_of(request: Request, graph: GraphFile) -> str:
+    """Return the name of the Laplacian that :func:`build` makes."""
+    return request.kind or ("generalized" if graph.adjacency.diagonal().any() else "combinatorial")
+
+
 def describe(request: Request, graph: GraphFile, stages: Stages, sub: Subspace | None, **more: Any) -> dict[str, Any]:
     """Return all that is known of a run, as ``--json`` prints it. A bound that is infinite is null."""
     import krylow
 
-    kind = request.kind or ("generalized" if graph.adjacency.diagonal().any() else "combinatorial")
     found: dict[str, Any] = {
         "krylow": krylow.__version__,
-        "graph": {"file": str(request.graph), "nodes": graph.n, "edges": graph.edges, "kind": kind},
+        "graph": {"file": str(request.graph), "nodes": graph.n, "edges": graph.edges, "kind": kind_of(request, graph)},
         "tol": request.tol,
         "cutoff": request.cutoff,
         "seed": request.seed,
