@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from krylow import data, losses, metrics, nn, operators, responses, solvers
+    from krylow import data, losses, metrics, nn, operators, plot, responses, solvers
     from krylow._checks import InputError
     from krylow.api import lowpass, subspace
     from krylow.certificate import Certificate, Status
@@ -43,7 +43,7 @@ _HOME = {
     "spectral_density": "krylow.density",
     "subspace": "krylow.api",
 }
-_MODULES = ("data", "losses", "metrics", "nn", "operators", "responses", "solvers")
+_MODULES = ("data", "losses", "metrics", "nn", "operators", "plot", "responses", "solvers")
 
 __all__ = [
     "Certificate",
@@ -67,6 +67,7 @@ __all__ = [
     "nn",
     "operators",
     "partition",
+    "plot",
     "responses",
     "solvers",
     "spectral_density",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from krylow import _checks
 from krylow._floor import PROOF_LIMIT
+from krylow._html import html_table
 from krylow.autodiff.implicit import attach_gradient
 from krylow.certificate import (
     LEAST_BOUND,
@@ -23,6 +24,9 @@ from krylow.certificate import (
 )
 from krylow.krylov.ritz import Evidence, Ritz
 from krylow.operators import Operator
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,6 +139,29 @@ class Subspace:
         L = self.operator
         coefficients = _checks.signal(c, L.batch_shape, self.k, self.basis.dtype, self.basis.device, "coefficient")
         return _checks.as_given(self.basis @ coefficients, c)
+
+    def plot(self, **options: Any) -> Figure:
+        """Draw the frequencies, and the first of them on the graph: :func:`krylow.plot.subspace` and its options."""
+        from krylow import plot
+
+        return plot.subspace(self, **options)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; of the certificate only what has been computed."""
+        low, high = (float(self.ritz_values.detach().flatten()[i]) for i in (0, -1))
+        rows = {
+            "basis": f"{tuple(self.basis.shape)}, {self.basis.dtype}",
+            "frequencies": f"{self.k}, from {low:.4g} to {high:.4g}" if not self.operator.batch_shape else str(self.k),
+            "method": f"{self.method}: {self.why}",
+            "cost": f"{self.products:,} products with L in {self.passes:,} passes",
+        }
+        if "certificate" in self.__dict__:
+            kind = "proved" if self.certificate.proved else "estimated"
+            rows["error bound"] = f"{float(self.error_bound.max()):.2g} ({kind}), asked for {self.tol:.2g}"
+            rows["status"] = f"{self.status}: {self.status.advice}"
+        else:
+            rows["status"] = "not computed yet: sub.status, sub.error_bound"
+        return html_table("Subspace", rows)
 
     def __repr__(self) -> str:
         return (

@@ -14,7 +14,7 @@ from krylow._machine import install_line
 from krylow.cli.app import app, console, messages
 
 #: The extras that a user may want; the others are for working on krylow itself.
-WANTED = ("pyg", "sklearn", "cluster")
+WANTED = ("pyg", "sklearn", "plot", "cluster")
 
 
 @app.command()

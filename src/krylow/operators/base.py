@@ -13,6 +13,7 @@ from torch import Tensor
 
 from krylow import _checks
 from krylow._checks import InputError
+from krylow._html import html_table
 
 #: A number, or one a graph of a batch.
 Scalar: TypeAlias = float | Tensor
@@ -356,6 +357,13 @@ class Operator(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={tuple(self.shape)}, dtype={self.dtype}, products={self.products})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        nodes = f"{self.n:,}" if self.mask is None else f"{int(self.sizes.min()):,} to {int(self.sizes.max()):,}"
+        rows = {"graphs": f"a batch of {tuple(self.batch_shape)}"} if self.batch_shape else {}
+        rows |= {"nodes": nodes, "dtype": f"{self.dtype} on {self.device}", "products so far": f"{self.products:,}"}
+        return html_table(type(self).__name__, rows)
 
 
 def _tracked(value: Tensor | float | None) -> bool:

@@ -15,7 +15,7 @@ import krylow
 from krylow import _checks
 from krylow._checks import InputError
 from krylow.certificate import Status
-from krylow.plot.layout import REFINED, layout
+from krylow.plot.drawing import drawing, without_rounding
 from krylow.result import Subspace
 
 #: Signals of a file that the page can show.
@@ -71,21 +71,17 @@ def page(sub: Subspace, picture: Picture | None = None) -> str:
         raise InputError("a page needs at least one frequency, got none below the cutoff: raise it.")
     basis, values = (part.detach().cpu().double().numpy()[..., :kept] for part in (sub.basis, sub.ritz_values))
     basis = basis * np.where(basis.sum(axis=0) < 0, -1, 1)
-    values = np.where(np.abs(values) <= min(1e-8 * float(L.norm_bound()), 1e-4 * values[-1]), 0, values)  # rounding
-    entries = L.detach().to_scipy().tocoo()
-    off = entries.row < entries.col
-    ends = np.stack([entries.row[off], entries.col[off]], axis=1)  # (edges, 2)
-    positions, placed = _positions(picture, entries, L.n)
-    source = np.random.default_rng(picture.seed)
-    nodes = _some(L.n, picture.most_nodes, source)
-    drawn = ends[_some(len(ends), picture.most_edges, source)]
+    values = without_rounding(values, L)
+    limits = {"most_nodes": picture.most_nodes, "most_edges": picture.most_edges}
+    shown = drawing(L, picture.positions, seed=picture.seed, **limits)
+    nodes, positions = shown.nodes, _whole(shown.positions)
     names = [str(i) for i in (nodes if picture.nodes is None else np.asarray(picture.nodes)[nodes])]
-    signals, note = _signals(picture, basis, _gap(values) or max(1, kept // 4), source)
-    edges = f"{len(ends):,} edge{'' if len(ends) == 1 else 's'}"
+    signals, note = _signals(picture, basis, _gap(values) or max(1, kept // 4))
+    edges = f"{shown.num_edges:,} edge{'' if shown.num_edges == 1 else 's'}"
     data = {
         "n": L.n,
         "points": _bytes(positions[nodes]),
-        "edges": _bytes(positions[drawn]),
+        "edges": _bytes(positions[shown.edges]),
         "values": [float(f"{value:.6g}") for value in values],
         "basis": [_packed(column) for column in basis[nodes].T],
         "names": names,
@@ -97,7 +93,7 @@ def page(sub: Subspace, picture: Picture | None = None) -> str:
             "title": picture.title,
             "facts": f"{L.n:,} nodes, {edges}, {picture.kind} Laplacian",
             "signalNote": note,
-            "drawn": _what_is_drawn(len(nodes), L.n, len(drawn), len(ends), placed),
+            "drawn": shown.in_words + ("" if shown.whole else " All numbers are of the whole graph."),
             "made": f"Made by krylow view, krylow {krylow.__version__}. Nothing on this page is loaded from a network.",
         },
     }
@@ -147,29 +143,18 @@ def _start(values: np.ndarray, n: int) -> int:
     return _gap(values) or max(1, min(len(values) // 2, n // 2))
 
 
-def _positions(picture: Picture, entries: Any, n: int) -> tuple[np.ndarray, str]:
-    """Return coordinates as whole numbers up to 65535, and where they come from."""
-    if picture.positions is None:
-        W = entries.tocsr()
-        place, said = layout(W, seed=picture.seed), "two of the low frequencies as coordinates"
-        said += ", refined by distances in the graph" if n <= REFINED else ""
-    else:
-        place, said = np.asarray(picture.positions, dtype=np.float64), "the graph's own coordinates"
-        if place.shape != (n, 2):
-            raise InputError(f"positions must be {(n, 2)}, a row for each node, got shape {place.shape}.")
-        if not np.isfinite(place).all():
-            raise InputError("positions must be finite numbers, got nan or infinity.")
-    low, high = place.min(axis=0), place.max(axis=0)
+def _whole(positions: np.ndarray) -> np.ndarray:
+    """Return coordinates as whole numbers up to 65535, both axes alike."""
+    low, high = positions.min(axis=0), positions.max(axis=0)
     width = max(float((high - low).max()), np.finfo(float).tiny)
-    return ((place - (low + high) / 2) / width + 0.5) * LARGEST_UINT16, said
+    return np.rint(((positions - (low + high) / 2) / width + 0.5) * LARGEST_UINT16)
 
 
-def _signals(
-    picture: Picture, basis: np.ndarray, few: int, source: np.random.Generator
-) -> tuple[list[Any], str | None]:
+def _signals(picture: Picture, basis: np.ndarray, few: int) -> tuple[list[Any], str | None]:
     """Return names and signals, and what has to be said of them; one that is made up has ``few`` frequencies."""
     n = len(basis)
     if picture.signals is None:
+        source = np.random.default_rng(picture.seed)
         smooth = np.sqrt(n / few) * basis[:, :few] @ source.standard_normal(few)
         x = smooth + 0.6 * source.standard_normal(n)
         return [("example", x)], "No signal was given: this one is made up, a few low frequencies plus noise."
@@ -195,20 +180,6 @@ def _signal(name: str, x: np.ndarray, basis: np.ndarray, nodes: np.ndarray) -> d
     }
 
 
-def _what_is_drawn(nodes: int, n: int, edges: int, all_edges: int, placed: str) -> str:
-    parts = [f"{some:,} of {many:,} {name}" for some, many, name in ((nodes, n, "nodes"), (edges, all_edges, "edges"))]
-    if nodes == n and edges == all_edges:
-        return f"All nodes and edges are drawn. Positions: {placed}."
-    return (
-        f"Drawn are {' and '.join(parts)}, chosen at random; all numbers are of the whole graph. Positions: {placed}."
-    )
-
-
-def _some(count: int, most: int, source: np.random.Generator) -> np.ndarray:
-    """Return so many of the whole numbers below ``count``, in ascending order."""
-    return np.arange(count) if count <= most else np.sort(source.choice(count, most, replace=False))
-
-
 def _packed(x: np.ndarray) -> dict[str, Any]:
     """Return an array as 16-bit whole numbers in base64, and what they are multiples of."""
     scale = float(np.abs(x).max()) / LARGEST_INT16 if x.size else 0.0
@@ -217,7 +188,7 @@ def _packed(x: np.ndarray) -> dict[str, Any]:
 
 
 def _bytes(x: np.ndarray) -> str:
-    return base64.b64encode(np.rint(x).astype("<u2").tobytes()).decode()
+    return base64.b64encode(x.astype("<u2").tobytes()).decode()
 
 
 def _json(data: dict[str, Any]) -> str:
