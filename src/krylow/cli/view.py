@@ -53,13 +53,18 @@ def view(
     seed: options.SeedOption = None,
     nodes: options.NodesOption = None,
     add_up: options.AddUpOption = False,
+    source: options.SourceOption = None,
+    target: options.TargetOption = None,
+    weight: options.WeightOption = None,
+    directed: options.DirectedOption = "error",
     drawn: Annotated[int, typer.Option(help="How many nodes are drawn at most.", min=1, max=50000)] = 4000,
     max_size: options.MaxSizeOption = None,
 ) -> None:
     """Write the page; the help text is ``VIEW_HELP``."""
     request = Request(
-        graph, out, k, None, method, tol, kind, None, None, None, seed, "cpu", nodes, add_up, False, max_size
-    )
+        graph, out, k, None, method, tol, kind, None, None, None, seed, "cpu", nodes, add_up, False, max_size,
+        source, target, weight, directed,
+    )  # fmt: skip
     inputs = tuple(path for path in (graph, signals, coordinates) if path is not None)
     with staged() as stages:
         with stages.starting():
