@@ -2,7 +2,7 @@
 
 from krylow.nn.attention import LowPassAttention, TransformerBlock
 from krylow.nn.graph_learning import GraphLearning, TokenGraph
-from krylow.nn.layers import LowPass
+from krylow.nn.layers import LowPass, SpectralFilter
 from krylow.nn.probes import GaussianProbe, InversePolynomialProbe, Probe, RootProbe
 from krylow.nn.unrolled import UnrolledLanczos, load
 
@@ -14,6 +14,7 @@ __all__ = [
     "LowPassAttention",
     "Probe",
     "RootProbe",
+    "SpectralFilter",
     "TokenGraph",
     "TransformerBlock",
     "UnrolledLanczos",

@@ -13,6 +13,7 @@ tensor([[3.],
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,10 +21,13 @@ from torch import Tensor, nn
 
 from krylow import _checks
 from krylow._checks import InputError
+from krylow._response import Function, Response, Several, response_of
 from krylow.api import lowpass
 from krylow.choose import LIMITS
+from krylow.filtering import filter
 from krylow.graph import KINDS, batched_laplacian, laplacian
 from krylow.operators import Operator
+from krylow.responses.single import Rational, Single
 
 
 class _GraphFilter(nn.Module):
@@ -34,7 +38,7 @@ class _GraphFilter(nn.Module):
         self.kind = kind if kind is None else _checks.choice(kind, KINDS, "kind")
 
     def forward(self, x: Tensor, graph: Any, edge_weight: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        """Return the filtered signals, of x's shape and dtype.
+        """Return the filtered signals, of x's shape and dtype; of a bank with ``(filters,)`` behind.
 
         Parameters
         ----------
@@ -67,7 +71,7 @@ class _GraphFilter(nn.Module):
             return self._one_by_one(x, graph, weight, sizes)
         L, place = batched_laplacian(graph, weight, sizes, self.kind)
         padded = x.new_zeros(sizes.numel() * L.n, x.shape[1]).index_copy(0, place, x)
-        return self._filtered(L, padded.reshape(sizes.numel(), L.n, -1)).reshape(-1, x.shape[1])[place]
+        return self._filtered(L, padded.reshape(sizes.numel(), L.n, -1)).flatten(0, 1)[place]
 
     def _one_by_one(self, x: Tensor, edge_index: Tensor, weight: Tensor, sizes: Tensor) -> Tensor:
         """Filter every graph as a sparse one."""
@@ -143,3 +147,87 @@ class LowPass(_GraphFilter):
         """Return the settings, for print()."""
         band = f"k={self.k}" if self.k is not None else f"cutoff={self.cutoff}"
         return band if self.kind is None else f"{band}, kind={self.kind!r}"
+
+
+class SpectralFilter(_GraphFilter):
+    r"""A graph filter $y = g(L) x$ of any response as a layer, whose parameters are the response's.
+
+    Differentiable in x, in the edge weights, and in every parameter of the response: of the single filters of
+    :mod:`krylow.responses` all numbers are learned, those that are positive by their logarithm; a module is learned as
+    it is. Not of filters that jump, and not the placing of wavelets. What it costs is what :func:`krylow.filter` costs.
+
+    Parameters
+    ----------
+    response
+        As in :func:`krylow.filter`; a list of responses is a bank.
+    kind
+        The Laplacian of an ``edge_index``, as in :func:`krylow.laplacian`.
+    method, tol, degree
+        As in :func:`krylow.filter`.
+
+    Examples
+    --------
+    >>> import krylow as kl
+    >>> layer, path = SpectralFilter(kl.responses.Heat(1.0)), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    >>> layer(torch.tensor([[0.0], [3.0], [6.0]]), path).T.detach().round(decimals=3)
+    tensor([[1.8960, 3.0000, 4.1040]])
+    >>> [name for name, _ in layer.named_parameters()]
+    ['log_tau']
+    """
+
+    def __init__(
+        self,
+        response: Any,
+        *,
+        kind: str | None = None,
+        method: str = "auto",
+        tol: float = 1e-6,
+        degree: int | None = None,
+    ) -> None:
+        super().__init__(kind)
+        self.method, self.tol, self.degree = method, _checks.positive(tol, "tol"), degree
+        self._given = response_of(response)
+        self.parts = nn.ModuleList()
+        if isinstance(self._given, Several):
+            self.parts.extend(SpectralFilter(part) for part in self._given.parts)
+        elif isinstance(self._given, Function) and isinstance(self._given.function, nn.Module):
+            self.module = self._given.function
+        for name, (value, positive) in _parameters(self._given).items():
+            value = value.detach().clone().to(torch.get_default_dtype())
+            self.register_parameter(
+                f"log_{name}" if positive else name, nn.Parameter(value.log() if positive else value)
+            )
+
+    @property
+    def response(self) -> Response:
+        """The response with the parameters as they are now."""
+        given = self._given
+        if isinstance(given, Several):
+            return type(given)([part.response for part in self.parts])
+        now = {
+            name: getattr(self, f"log_{name}").exp() if positive else getattr(self, name)
+            for name, (_, positive) in _parameters(given).items()
+        }
+        if isinstance(given, Rational):
+            return Rational(**now)
+        return replace(given, **now) if now else given  # type: ignore[type-var]
+
+    def _filtered(self, L: Any, x: Tensor) -> Tensor:
+        y: Tensor = filter(L, x, self.response, method=self.method, tol=self.tol, degree=self.degree)
+        return y
+
+    def extra_repr(self) -> str:
+        """Return the settings, for print()."""
+        kind = "" if self.kind is None else f", kind={self.kind!r}"
+        return f"{type(self._given).__name__}, method={self.method!r}, tol={self.tol}{kind}"
+
+
+def _parameters(response: Response) -> dict[str, tuple[Tensor, bool]]:
+    """Return the values that are learned of one response, and whether they are positive."""
+    if isinstance(response, Rational):
+        return {name: (getattr(response, name), False) for name in ("numerator", "denominator")}
+    if not isinstance(response, Single):
+        return {}
+    return {
+        name: (torch.as_tensor(getattr(response, name)), positive) for name, positive in response.learnable().items()
+    }

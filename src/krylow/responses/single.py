@@ -22,8 +22,13 @@ Number = float | Tensor
 POSITIVE = {"positive": True}
 
 
-class _Single(Response):
+class Single(Response):
     """A filter whose fields are its parameters."""
+
+    def learnable(self) -> dict[str, bool]:
+        """Return the fields that have a gradient, and which of them are positive."""
+        fields = self.__dataclass_fields__  # type: ignore[attr-defined]
+        return {name: bool(part.metadata.get("positive")) for name, part in fields.items()}
 
     def __post_init__(self) -> None:
         for name, part in self.__dataclass_fields__.items():  # type: ignore[attr-defined]
@@ -42,7 +47,7 @@ class _Single(Response):
 
 
 @dataclass(frozen=True, eq=False)
-class Heat(_Single):
+class Heat(Single):
     r"""Diffusion for a time: $g(\lambda) = e^{-\tau \lambda}$, the heat kernel.
 
     Parameters
@@ -62,7 +67,7 @@ class Heat(_Single):
 
 
 @dataclass(frozen=True, eq=False)
-class Tikhonov(_Single):
+class Tikhonov(Single):
     r"""Denoising by a quadratic penalty: $g(\lambda) = 1 / (1 + a \lambda)$.
 
     $y = \arg\min_y \|y - x\|^2 + a \, y^\top L y$.
@@ -84,7 +89,7 @@ class Tikhonov(_Single):
 
 
 @dataclass(frozen=True, eq=False)
-class Gaussian(_Single):
+class Gaussian(Single):
     r"""A bell around one frequency: $g(\lambda) = \exp(-(\lambda - \mu)^2 / (2 \sigma^2))$.
 
     Parameters
@@ -107,7 +112,7 @@ class Gaussian(_Single):
 
 
 @dataclass(frozen=True, eq=False)
-class Exponential(_Single):
+class Exponential(Single):
     r"""The exponential filter of spectral methods: $g(\lambda) = \exp(-(\lambda / \lambda_c)^p)$.
 
     Parameters
@@ -146,10 +151,14 @@ def _rise(lam: Tensor, at: Number, width: Number) -> Tensor:
 
 
 def _end(at: Number, width: Number) -> float:
-    return float(at) + float(width) / 2
+    return _plain(at) + _plain(width) / 2
 
 
-class _Band(_Single):
+def _plain(value: Number) -> float:
+    return float(value.detach()) if isinstance(value, Tensor) else value
+
+
+class _Band(Single):
     """A filter with transitions of one width, which jumps where that is 0."""
 
     width: Number
@@ -158,6 +167,10 @@ class _Band(_Single):
         super().__post_init__()
         if not isinstance(self.width, Tensor) and self.width < 0:
             raise InputError(f"width must be 0, for a jump, or a positive number, got {self.width!r}.")
+
+    def learnable(self) -> dict[str, bool]:
+        """Return all fields, the width as a positive one; a jump has no gradient."""
+        return {} if self.sharp else super().learnable() | {"width": True}
 
     @property
     def sharp(self) -> bool:
@@ -255,8 +268,8 @@ class BandPass(_Band):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not float(self.low) < float(self.high):
-            raise InputError(f"low must be below high, got {float(self.low)} and {float(self.high)}.")
+        if not _plain(self.low) < _plain(self.high):
+            raise InputError(f"low must be below high, got {_plain(self.low)} and {_plain(self.high)}.")
 
     def evaluate(self, lam: Tensor) -> Tensor:
         """Return the values."""
