@@ -7,6 +7,7 @@ methods that filter the signal without a basis: "polynomial" and "polynomial_jac
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from torch import Tensor
 from krylow import _checks
 from krylow._checks import InputError
 from krylow._floor import PROOF_LIMIT
+from krylow.certificate import Status
 from krylow.choose import choose
 from krylow.density import estimated_cutoff
 from krylow.expansion import chebyshev_lowpass
@@ -26,6 +28,8 @@ from krylow.krylov.signal import lanczos_lowpass
 from krylow.linalg.row_blocks import project_by_blocks
 from krylow.operators import Operator
 from krylow.profile import GraphProfile
+from krylow.proof import ProofSettings
+from krylow.proof import prove as proved
 from krylow.result import Subspace
 from krylow.solvers import METHODS, Problem, Solver, solver_of
 from krylow.solvers._cutoff import up_to
@@ -55,6 +59,7 @@ def subspace(
     max_products: int | None = None,
     start: Any = None,
     callback: Callback | None = None,
+    prove: bool | ProofSettings = False,
 ) -> Subspace:
     r"""Return the subspace of the k lowest graph frequencies, or of all up to a cutoff.
 
@@ -96,7 +101,13 @@ def subspace(
     callback
         Called after every sweep of such a method with a :class:`~krylow.solvers._problem.Progress`: passes, the error
         reached, the seconds spent and left. Ctrl-C ends the iteration with the best subspace so far, whose status
-        says so (INTERRUPTED); a second one raises.
+        says so (INTERRUPTED); a second one raises. With ``prove`` also before a proof, whose price is in ``stage``.
+    prove
+        Whether the answer is to be proved (:mod:`krylow.proof`): by the inertia of a sparse factor, else of a dense one
+        up to 4096 nodes; where both are too dear, or L is a function, a second random block checks it. ``why`` says
+        which, and the price; ``certificate.kind`` is "proved", "checked" or "estimated". What is found missing is
+        added. The status is CONVERGED only if that is proved or checked. A :class:`~krylow.proof.ProofSettings` sets
+        the limits.
 
     Returns
     -------
@@ -121,6 +132,8 @@ def subspace(
         m = m if weights is not None else min(m, L.n)  # a trained network has its own number
     if max_products is not None:
         max_products = min(_checks.count(max_products, "max_products"), MOST_PRODUCTS)
+    if not isinstance(prove, (bool, ProofSettings)):
+        raise InputError(f"prove must be True, False or a ProofSettings, got {prove!r}.")
     if callback is not None and not callable(callback):
         raise InputError(f"callback must be a function of one argument, got {callback!r}.")
     why, profile = "asked for", GraphProfile(L)
@@ -131,7 +144,10 @@ def subspace(
     problem = Problem(L, k or 1, profile, tol, generator, max_products, callback, start=_start(L, start))
     with L.counted_separately():
         found = solver.subspace(problem) if k is not None else up_to(problem, float(cutoff or 0.0), solver)
-    return replace(found, method=solver.name, why="; ".join(filter(None, (note, why, found.why))), tol=tol)
+    found = replace(found, method=solver.name, why="; ".join(filter(None, (note, why, found.why))), tol=tol)
+    if prove is False:
+        return found
+    return proved(found, problem, ProofSettings() if prove is True else prove)
 
 
 def lowpass(
@@ -149,6 +165,7 @@ def lowpass(
     max_products: int | None = None,
     start: Any = None,
     callback: Callback | None = None,
+    prove: bool | ProofSettings = False,
     out: np.ndarray | None = None,
 ) -> Any:
     r"""Return the ideal low-pass filtered signal $y = U_k U_k^\top x$.
@@ -168,6 +185,8 @@ def lowpass(
         As in :func:`subspace`, or one of :data:`SIGNAL_METHODS`, whose number of steps or degree is ``m`` (50).
     k, cutoff, tol, m, seed, generator, weights, max_products, start, callback
         As in :func:`subspace`.
+    prove
+        As in :func:`subspace`. What is not proved or checked warns, and so does what has not converged.
     out
         For x ``(n, c)`` of numpy: an array of x's shape, perhaps a ``numpy.memmap``, or x itself, that the result is
         written to block by block and that is returned.
@@ -197,6 +216,7 @@ def lowpass(
         "max_products": max_products,
         "start": start,
         "callback": callback,
+        "prove": prove,
     }
     if isinstance(x, (list, tuple)) and len(L.batch_shape) == 1 and out is None:
         return filter_list(L, x, lambda signals: lowpass(L, signals, k, **asked))
@@ -206,11 +226,13 @@ def lowpass(
         if not isinstance(x, np.ndarray) or x.ndim != 2:
             raise InputError(f"out is for signals (n, c) of numpy, got {type(x).__name__} of {np.ndim(x)} dimensions.")
         _checks.signal(torch.from_numpy(np.array(x[:, :0])), L.batch_shape, L.n, L.dtype)
-        return project_by_blocks(subspace(L, k, **asked).basis, x, out)
+        return project_by_blocks(_warned(subspace(L, k, **asked), prove).basis, x, out)
     if out is not None:
         raise InputError(f"out is for one graph and methods that find a subspace, got method={method!r}.")
     signal = _checks.signal(x, L.batch_shape, L.n, L.dtype, L.device)
     if on_signal:
+        if prove is not False:
+            raise InputError(f"prove is for methods that find a subspace, got method={method!r}.")
         k, cutoff = _checks.k_or_cutoff(k, cutoff, int(L.sizes.min()))
         steps = 50 if m is None else _checks.count(m, "m")
         column = signal if signal.ndim > 1 else signal[:, None]
@@ -224,8 +246,15 @@ def lowpass(
             y = chebyshev_lowpass(L, column, cutoff=limit, degree=steps, jackson=damped)  # type: ignore[arg-type]
         y = y.reshape(signal.shape) if signal.ndim == 1 else y
     else:
-        y = subspace(L, k, **asked).project(signal)
+        y = _warned(subspace(L, k, **asked), prove).project(signal)
     return _checks.as_given(y, x)
+
+
+def _warned(found: Subspace, prove: bool | ProofSettings) -> Subspace:
+    """Return the answer; warn where a proof was asked for and it is not CONVERGED, which no signal says."""
+    if prove is not False and found.status != Status.CONVERGED:
+        warnings.warn(f"prove: {found.certificate}. {found.status.advice} ({found.why})", UserWarning, stacklevel=3)
+    return found
 
 
 def filter_list(L: Operator, signals: Any, filtered: Callable[[Tensor], Tensor]) -> list[Any]:

@@ -97,6 +97,9 @@ class Certificate:
     well_defined
         ``(*batch,)`` the largest number of vectors, at most k, after which a gap shows: so many of the basis span a
         unique subspace, though k of them may not (NO_GAP).
+    checked
+        Whether a second, independent random block has found nothing below the floor (:mod:`krylow.proof`), which is no
+        proof.
     """
 
     residuals: Tensor
@@ -105,6 +108,16 @@ class Certificate:
     statuses: Tensor
     proved: bool
     well_defined: Tensor
+    checked: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What the status and the bound are: "proved" (a theorem), "checked" or "estimated"."""
+        return "proved" if self.proved else "checked" if self.checked else "estimated"
+
+    def __str__(self) -> str:
+        """Return the worst status of the batch, the largest bound, and what they are."""
+        return f"{Status(int(self.statuses.max()))} ({self.kind}), error bound {float(self.error_bound.max()):.2g}"
 
 
 def deviation(basis: Tensor) -> Tensor:
@@ -201,7 +214,7 @@ def _certify(
     L, theta_k, noise, everything = inside.L, inside.theta_k, inside.noise, inside.everything
     proved = exact or (L.n <= PROOF_LIMIT and not isinstance(L, FunctionOperator))
     factored = proved or L.n <= probe_steps  # so few products of a function cost no more than an estimate
-    following, following_residual = _following(inside, following, following_residual, probe_steps)
+    following, following_residual = next_value(inside, following, following_residual, probe_steps)
     below = torch.zeros_like(everything)  # whether the complement is known to reach below the cut
     if exact:
         floor = following - noise / 8
@@ -214,7 +227,7 @@ def _certify(
         floor = floor.masked_fill(floor < cutoff, -torch.inf)
 
     no_gap = floor - theta_k <= noise
-    error = _error(inside, floor, no_gap, tol)
+    error = bound_above(inside, floor, no_gap, tol)
     settled = no_gap & (inside.total <= torch.finfo(inside.dtype).eps ** 0.5 * inside.norm)
     tied = settled & ~below
     if not factored:  # a guard that has not settled shows no gap either, but does not show that there is none
@@ -229,8 +242,8 @@ def _certify(
     return Certificate(inside.residuals.to(dtype), floor.to(dtype), error.to(dtype), codes, proved, well_defined)
 
 
-def _following(
-    inside: Inside, following: Tensor | None, residual: Tensor | None, steps: int
+def next_value(
+    inside: Inside, following: Tensor | None, residual: Tensor | None, steps: int = 60
 ) -> tuple[Tensor, Tensor | None]:
     """Return the (k+1)-st Ritz value and its residual; those of a Lanczos run in the complement where none is given."""
     unknown = torch.full_like(inside.theta_k, torch.inf)
@@ -243,14 +256,17 @@ def _following(
     return following, residual
 
 
-def _error(inside: Inside, floor: Tensor, no_gap: Tensor, tol: float) -> Tensor:
-    """Return Davis and Kahan's bound with the floor for lambda_{k+1}, infinite where there is no gap, ``(*batch,)``."""
+def bound_above(inside: Inside, floor: Tensor, no_gap: Tensor, tol: float, most: int = 512) -> Tensor:
+    """Return Davis and Kahan's bound with the floor for lambda_{k+1}, infinite where there is no gap, ``(*batch,)``.
+
+    ``most`` is the largest degree of the polynomial that sharpens it.
+    """
     gaps = torch.where(inside.absent, (floor - inside.theta_k)[..., None], floor[..., None] - inside.theta)
     gaps = gaps.masked_fill(no_gap[..., None], 0.0)
     error = davis_kahan(inside.share * inside.residuals, gaps) + LEAST_BOUND
     loose = (error > tol) & ~no_gap & floor.isfinite() & ~inside.missing
     if bool(loose.any()):
-        error = torch.minimum(error, _filtered_bound(inside, floor, loose) + LEAST_BOUND)
+        error = torch.minimum(error, _filtered_bound(inside, floor, loose, most) + LEAST_BOUND)
     error = (error.sqrt() + entry_error(inside.L, inside.theta, floor)).square()
     return error.masked_fill(inside.everything, LEAST_BOUND).masked_fill(inside.missing, torch.inf)
 
@@ -264,7 +280,7 @@ def _gaps_before(inside: Inside) -> Tensor:
     return torch.nn.functional.pad(torch.where(shows, counts, torch.zeros_like(counts)), (1, 0)).amax(-1)
 
 
-def _filtered_bound(inside: Inside, floor: Tensor, wanted: Tensor, *, amplify: float = 2.0) -> Tensor:
+def _filtered_bound(inside: Inside, floor: Tensor, wanted: Tensor, most: int = 512, *, amplify: float = 2.0) -> Tensor:
     r"""Return Davis and Kahan's bound for a polynomial p(L) instead of L, infinite where it says nothing.
 
     L and p(L) have the same invariant subspaces. With the Chebyshev polynomial of [floor, high], which is small on all
@@ -277,7 +293,7 @@ def _filtered_bound(inside: Inside, floor: Tensor, wanted: Tensor, *, amplify: f
     low = torch.where(wanted, floor, high / 2)
     first = torch.where(wanted, torch.where(inside.absent, theta_k[..., None], theta).amin(-1), 2 * low - high)
     rate = torch.acosh(1 + 2 * (low - torch.where(wanted, theta_k, first)) / (high - low))
-    degrees = torch.exp2(torch.log2(amplify / rate).ceil()).clamp(1, 512)
+    degrees = torch.exp2(torch.log2(amplify / rate).ceil()).clamp(1, most)
     best = torch.full_like(rate, torch.inf)
     for degree in degrees[wanted].unique().int().tolist():  # powers of two, so that a batch needs few of them
         Y = chebyshev_filter(A, X, degree, low, high, first)  # p is 1 at its largest

@@ -69,6 +69,8 @@ class Subspace:
     #: Whether Ctrl-C ended the iteration, and what a refinement of a large graph measured of its own error.
     interrupted: bool = False
     evidence: Evidence | None = None
+    #: With ``prove=True``: what the proof has shown.
+    proof: Certificate | None = None
 
     @property
     def k(self) -> int:
@@ -92,7 +94,9 @@ class Subspace:
 
     def _evidence(self) -> Certificate:
         """Return the evidence for the span of the basis."""
-        if self.evidence is not None and (self.evidence.proved or self.operator.n > PROOF_LIMIT):
+        if self.proof is not None:
+            found = self.proof
+        elif self.evidence is not None and (self.evidence.proved or self.operator.n > PROOF_LIMIT):
             basis, theta = self.basis.detach(), self.ritz_values.detach()
             found = from_evidence(self.operator, basis, theta, self.evidence, tol=self.tol, cutoff=self.cutoff)
         else:
@@ -168,6 +172,10 @@ class Subspace:
             f"Subspace(method={self.method!r}, shape={tuple(self.basis.shape)}, products={self.products}, "
             f"passes={self.passes})"
         )
+
+    def __str__(self) -> str:
+        """Return what it is and how good, with the word for it: estimated, checked or proved."""
+        return f"{self!r}: {self.certificate}"
 
 
 def from_pairs(L: Operator, k: int, pairs: Ritz, cost: tuple[int, int], why: str) -> Subspace:

@@ -87,3 +87,12 @@ def test_methods_of_signals_are_refused(path):
 def test_help_names_every_method():
     text = " ".join(runner.invoke(app, ["subspace", "--help"]).output.replace("│", " ").split())
     assert all(method in text for method in METHODS)
+
+
+def test_a_proof_on_request(path):
+    result = run("path.csv", "-k", 3, "--prove", "-o", "basis.npz", "--json")
+    found = json.loads(result.stdout)
+    assert (found["status"], found["certificate"], found["bound_proved"]) == ("CONVERGED", "proved", True)
+    assert "inertia of a sparse factor" in found["why"]
+    text = run("path.csv", "-k", 3, "--prove", "-o", "basis.npz").stdout
+    assert "CONVERGED (proved)" in text

@@ -85,6 +85,7 @@ def filter_signals(
     directed: options.DirectedOption = "error",
     json: options.JsonOption = False,
     max_size: options.MaxSizeOption = None,
+    prove: options.ProveOption = False,
 ) -> None:
     """Filter signals on a graph; the help text is ``FILTER_HELP``."""
     request = Request(
@@ -108,6 +109,7 @@ def filter_signals(
         target,
         weight,
         directed,
+        prove,
     )
     with staged() as stages:
         with stages.starting():
@@ -171,6 +173,7 @@ def subspace(
     directed: options.DirectedOption = "error",
     json: options.JsonOption = False,
     max_size: options.MaxSizeOption = None,
+    prove: options.ProveOption = False,
 ) -> None:
     """Compute a basis of the lowest frequencies; the help text is ``SUBSPACE_HELP``."""
     request = Request(
@@ -194,6 +197,7 @@ def subspace(
         target,
         weight,
         directed,
+        prove,
     )
     with staged() as stages:
         with stages.starting():
@@ -272,7 +276,14 @@ def _filter(
         before = L.products, L.passes
         with stages("solve", f"filtering by {request.method}"):
             y = kl.lowpass(
-                L, signal, request.k, cutoff=request.cutoff, method=request.method, m=request.m, seed=request.seed
+                L,
+                signal,
+                request.k,
+                cutoff=request.cutoff,
+                method=request.method,
+                m=request.m,
+                seed=request.seed,
+                prove=request.prove,
             )
         cost = {"method": request.method, "why": "asked for", "k": request.k}
         cost |= {"products": L.products - before[0], "passes": L.passes - before[1]}

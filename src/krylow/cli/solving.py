@@ -98,6 +98,14 @@ EXIT_CODES = (
     "Exit codes: 0 done, 2 bad input, 3 written but the error bound is above tol, 4 standard output "
     "could not be written, 130 interrupted."
 )
+ProveOption = Annotated[
+    bool,
+    typer.Option(
+        "--prove",
+        help="Prove the answer by a factorisation, or check it by a second random block where that is too dear; the "
+        "progress says the price before.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
@@ -125,6 +133,7 @@ class Request:
     target: str | None = None
     weight: str | None = None
     directed: str = "error"
+    prove: bool = False
 
     @property
     def to_stdout(self) -> bool:
@@ -241,6 +250,7 @@ def solve(request: Request, L: Operator, stages: Stages) -> Subspace:
             weights=network,
             max_products=request.max_products,
             callback=_Bar(move, request.tol),
+            prove=request.prove,
         )
     again = " of the best so far; Ctrl-C again leaves without it" if sub.interrupted else ""
     with stages("bound", f"bounding the error{again}"):
@@ -258,6 +268,9 @@ class _Bar:
     part: float = 0.0
 
     def __call__(self, now: Progress) -> None:
+        if now.stage:
+            self.move(self.part, now.stage + ("" if now.remaining is None else f", {now.remaining:.0f} s left"))
+            return
         error = min(max(now.bound, 1e-300), 1.0)
         self.first = error if self.first is None else max(self.first, error)
         if self.first > self.tol:
@@ -287,6 +300,7 @@ def describe(request: Request, graph: GraphFile, stages: Stages, sub: Subspace |
         "advice": None,
         "error_bound": None,
         "bound_proved": None,
+        "certificate": None,
     }
     if sub is not None:
         bound = sub.error_bound.item()
@@ -301,6 +315,7 @@ def describe(request: Request, graph: GraphFile, stages: Stages, sub: Subspace |
             "advice": sub.status.advice,
             "error_bound": bound if math.isfinite(bound) else None,
             "bound_proved": sub.certificate.proved,
+            "certificate": sub.certificate.kind,
         }
     return found | more | {"seconds": {name: round(value, 4) for name, value in stages.seconds.items()}}
 
@@ -330,8 +345,7 @@ def _report(request: Request, found: dict[str, Any]) -> str:
     limits += [f"frequencies up to {highest:.4g}"] if highest is not None else []
     quality = "none: this method filters the signal without a subspace that could be certified"
     if found["status"] is not None:
-        proved = "proved" if found["bound_proved"] else "estimated"
-        quality = f"{_bound(found)} ({proved}), asked for {request.tol:g}"
+        quality = f"{_bound(found)} ({found['certificate']}), asked for {request.tol:g}"
     cost = f"{found['products']} products with L in {found['passes']} passes" if found["passes"] else "no products"
     others = ", ".join(f"{name} {seconds[name]:.2f} s" for name in seconds if name != "solve")
     lines = {
@@ -339,7 +353,7 @@ def _report(request: Request, found: dict[str, Any]) -> str:
         "method": f"{found['method']}, {chosen}{found['why']}",
         "kept": ", ".join(limits),
         "error bound": quality,
-        "status": found["status"] or "",
+        "status": found["status"] and f"{found['status']} ({found['certificate']})",
         "cost": f"{cost}, {seconds['solve']:.2f} s ({others})",
         "output": f"{found['output']['file']}: {found['output']['holds']}",
     }

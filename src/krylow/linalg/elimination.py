@@ -243,7 +243,7 @@ class Factor:
         self, S: Any, order: tuple[np.ndarray, int] | None = None, settings: EliminationSettings = SETTINGS
     ) -> None:
         self.n, self.settings, self._lu = S.shape[0], settings, None
-        self._position = _superlu_order(_columns(S)) if order is None else order[0]
+        self._position = superlu_order(_columns(S)) if order is None else order[0]
         self._node = np.empty_like(self._position)
         self._node[self._position] = np.arange(self.n)
         self._parent, counts = _native.tree_and_counts(S.indptr, S.indices, self._position, self._node)
@@ -310,7 +310,7 @@ def _columns(S: Any) -> Any:
     return columns
 
 
-def _superlu_order(S: Any) -> np.ndarray:
+def superlu_order(S: Any) -> np.ndarray:
     """Return the position of each node of a ``csc_array`` in SuperLU's order for a symmetric pattern.
 
     There is no call for the order alone: an incomplete factor of the identity in the same pattern is the least that

@@ -51,6 +51,8 @@ class Progress:
         Since the run began.
     remaining
         Seconds to go if the error goes on falling as it did in the last sweep; None while that is not known.
+    stage
+        What is done where it is no sweep, such as a proof and its estimated price.
     """
 
     passes: int
@@ -58,6 +60,7 @@ class Progress:
     bound: float
     seconds: float
     remaining: float | None
+    stage: str = ""
 
 
 Callback = Callable[[Progress], None]
