@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from krylow import _checks
 from krylow._checks import InputError
 from krylow.operators import Operator
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class Response(ABC):
@@ -29,6 +32,12 @@ class Response(ABC):
         given = _checks.numbers(lam, "frequencies")
         point = given if given.is_floating_point() else given.to(torch.float64)
         return _checks.as_given(self.evaluate(point), lam)
+
+    def plot(self, L: Any, **options: Any) -> Axes:
+        """Draw it over the frequencies of a graph, or up to a number: :func:`krylow.plot.response` and its options."""
+        from krylow import plot
+
+        return plot.response(self, L, **options)
 
     def on(self, L: Operator) -> Response:
         """Return the response for one operator's spectrum; itself where it does not depend on that."""

@@ -8,7 +8,7 @@ and Fehske, Rev. Mod. Phys. 78, 2006; Lin, Saad and Yang, SIAM Review 58, 2016).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from krylow._random import gaussian
 from krylow.expansion import chebyshev_coefficients, column_moments, interval, jackson_factors, spectral_interval
 from krylow.graph import as_operator
 from krylow.operators import Operator
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Random vectors of the eigenvalue count that turns k into a cutoff.
 COUNT_PROBES = 16
@@ -56,6 +59,12 @@ class SpectralDensity:
         low, high, inside = (part.expand(shape) for part in (low, high, inside))
         C = chebyshev_coefficients(inside, low, high, mu.shape[-1] - 1, jackson=True)
         return (C * mu).sum(-1).clamp(0, 1)
+
+    def plot(self, **options: Any) -> Axes:
+        """Draw it: :func:`krylow.plot.density` and its options."""
+        from krylow import plot
+
+        return plot.density(self, **options)
 
     def __repr__(self) -> str:
         points, degree = self.grid.shape[-1], self.moments.shape[-1] - 1

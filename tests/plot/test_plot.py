@@ -62,6 +62,27 @@ def test_a_subspace_is_drawn():
     assert len(kl.subspace(function, 3).plot().axes) == 1  # no edges are known
 
 
+def test_responses_and_banks_are_drawn_over_the_frequencies():
+    L = kl.laplacian(random_graph(30, 0.2, seed=1))
+    bank = kl.responses.Itersine(5)
+    density = kl.spectral_density(L)
+    axes = bank.plot(L, density=density)
+    *filters, squares = axes.lines
+    assert len(filters) == 5
+    lam = torch.tensor(filters[0].get_xdata())
+    assert np.linalg.eigvalsh(L.to_dense()).max() <= lam[-1] <= L.norm_bound()
+    assert np.allclose(filters[2].get_ydata(), bank.on(L).evaluate(lam)[:, 2])
+    assert np.ptp(squares.get_ydata()) < 1e-6  # a tight frame
+    line = kl.responses.Heat(2.0).plot(3.0).lines[0]
+    assert np.allclose(line.get_ydata(), np.exp(-2 * line.get_xdata()))
+    assert np.allclose(density.plot().lines[0].get_ydata(), density.density)
+    batch = kl.laplacian(torch.stack([random_graph(9, seed=1)] * 2))
+    with pytest.raises(kl.InputError, match="one graph"):
+        kl.spectral_density(batch).plot()
+    with pytest.raises(kl.InputError, match="one graph"):
+        bank.plot(batch)
+
+
 def test_what_cannot_be_drawn_is_refused(monkeypatch):
     L = kl.laplacian(torch.stack([random_graph(9, seed=1)] * 2))
     with pytest.raises(kl.InputError, match="one graph"):

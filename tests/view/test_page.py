@@ -54,6 +54,11 @@ def test_the_page_holds_the_frequencies_and_what_the_filter_needs(graph):
             V[:, :4] @ signal["coefficients"][:4], U[:, :4] @ (U[:, :4].T @ x[:, j]), atol=1e-3 * abs(x).max()
         )
     assert "proved" in data["certificate"]["title"]
+    x, y = (np.array(data["density"][axis]) for axis in "xy")
+    step = np.diff(x)
+    assert np.isclose((step * (y[1:] + y[:-1]) / 2).sum(), 1, atol=0.05)
+    below = np.interp(lam[19], x[1:], np.cumsum(step * (y[1:] + y[:-1]) / 2))
+    assert np.isclose(below, 0.5, atol=0.1)
     assert data["text"]["drawn"].startswith("All nodes and edges")
 
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from krylow import _checks
 from krylow._checks import InputError
 from krylow._machine import install_line
+from krylow.expansion import spectral_interval
 from krylow.graph import as_operator
 from krylow.operators import FunctionOperator
 from krylow.plot.drawing import Drawing, drawing, without_rounding
@@ -25,9 +27,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from krylow._response import Response
+    from krylow.density import SpectralDensity
     from krylow.result import Subspace
 
-__all__ = ["layout", "signal", "subspace"]
+__all__ = ["density", "layout", "response", "signal", "subspace"]
 
 EDGE, KEPT = "#8a97a3", "#0b7a58"
 
@@ -114,6 +118,65 @@ def subspace(sub: Subspace, *, positions: Any = None, most: int = 6, seed: int =
         _draw(place, shown, basis[:, i] * (1 if basis[:, i].sum() >= 0 else -1), (-size, size), room=6000)
         place.set_title(f"{i + 1}: {values[i]:.3g}", fontsize=9)
     return figure
+
+
+def response(g: Response, L: Any, *, density: SpectralDensity | None = None, axes: Axes | None = None) -> Axes:
+    """Draw a response, or every filter of a bank, over the frequencies of a graph.
+
+    Parameters
+    ----------
+    g
+        One of :mod:`krylow.responses`.
+    L
+        The graph, as in :func:`krylow.subspace`; or the largest frequency, a number.
+    density
+        Of the graph's spectrum, to be drawn behind.
+    axes
+        Where to draw. None: a new figure.
+    """
+    plt = _pyplot()
+    axes = plt.subplots(figsize=(6, 3.2), layout="constrained")[1] if axes is None else axes
+    if isinstance(L, (int, float)):
+        most = _checks.positive(L, "the largest frequency")
+    else:
+        L = as_operator(L)
+        if L.batch_shape:
+            raise InputError(f"responses are drawn over one graph's frequencies, got a batch {tuple(L.batch_shape)}.")
+        g, most = g.on(L), float(spectral_interval(L)[1])
+    lam = torch.linspace(0, most, 1001, dtype=torch.float64)
+    with torch.no_grad():
+        values = g.evaluate(lam.to(g.dtype)).cpu().double()
+    if density is not None:
+        behind = axes.twinx()
+        behind.fill_between(density.grid.cpu(), density.density.detach().cpu(), color=EDGE, alpha=0.25, lw=0)
+        behind.set(yticks=[], ylim=(0, None))
+    lines = axes.plot(lam, values)
+    if values.ndim == 2:
+        squares = axes.plot(lam, values.square().sum(-1), color=EDGE, ls="--")
+        axes.legend([lines[0], squares[0]], ["filters", "sum of squares"], frameon=False)
+    axes.set(xlabel="frequency", ylabel="response", xlim=(0, most), ylim=(min(0.0, float(values.min())), None))
+    return axes
+
+
+def density(found: SpectralDensity, *, axes: Axes | None = None) -> Axes:
+    """Draw the density of one graph's spectrum.
+
+    Parameters
+    ----------
+    found
+        What :func:`krylow.spectral_density` returns.
+    axes
+        Where to draw. None: a new figure.
+    """
+    plt = _pyplot()
+    if found.grid.ndim > 1:
+        raise InputError(f"one graph's density can be drawn, got a batch of {tuple(found.grid.shape[:-1])}.")
+    axes = plt.subplots(figsize=(6, 3.2), layout="constrained")[1] if axes is None else axes
+    grid, values = (part.detach().cpu().double().numpy() for part in (found.grid, found.density))
+    axes.fill_between(grid, values, color=KEPT, alpha=0.2, lw=0)
+    axes.plot(grid, values, color=KEPT)
+    axes.set(xlabel="frequency", ylabel="density", xlim=(grid[0], grid[-1]), ylim=(0, None))
+    return axes
 
 
 def _draw(

@@ -172,17 +172,14 @@
       const bar = svg("rect", { class: i < state.k ? "kept" : "dropped", x: bars.X(i + 1) - width / 2, width, y: top, height: bars.Y(floor) - top });
       bars.root.append(named(bar, `λ${i + 1} = ${number(data.values[i])}: ${number(100 * 10 ** value)} %`));
     });
-    $("#density-figure").hidden = !data.density;
-    if (!data.density) return;
-    const { x, y, note } = data.density;
+        const { x, y } = data.density;
     const peak = Math.max(...y);
-    const curve = chart($("#density"), [0, x[x.length - 1]], [0, peak * 1.05], { x: "frequency λ", about: "Density of all frequencies" });
+    const curve = chart($("#density"), [Math.min(0, x[0]), x[x.length - 1]], [0, peak * 1.05], { x: "frequency λ", about: "Density of all frequencies" });
     const path = x.map((v, i) => `${i ? "L" : "M"}${curve.X(v).toFixed(1)},${curve.Y(y[i]).toFixed(1)}`).join("");
     curve.root.append(svg("path", { class: "under", d: `${path}L${curve.X(x[x.length - 1])},${curve.Y(0)}L${curve.X(x[0])},${curve.Y(0)}Z` }));
     curve.root.append(svg("path", { class: "curve", d: path }));
     const cut = state.cutoff === null ? data.values[Math.max(state.k, 1) - 1] : state.cutoff;
     curve.root.append(svg("line", { class: "cut", x1: curve.X(cut), x2: curve.X(cut), y1: curve.Y(0), y2: curve.Y(peak) }));
-    $("#density-figure figcaption").textContent = note;
   }
 
   // Small pictures of the frequencies.

@@ -15,6 +15,8 @@ import krylow
 from krylow import _checks
 from krylow._checks import InputError
 from krylow.certificate import Status
+from krylow.density import spectral_density
+from krylow.operators import Operator
 from krylow.plot.drawing import drawing, without_rounding
 from krylow.result import Subspace
 
@@ -87,12 +89,13 @@ def page(sub: Subspace, picture: Picture | None = None) -> str:
         "names": names,
         "signals": [_signal(name, x, basis, nodes) for name, x in signals],
         "start": _start(values, L.n),
-        "density": _density(L),
+        "density": _density(L, picture.seed),
         "certificate": certificate_in_words(sub),
         "text": {
             "title": picture.title,
             "facts": f"{L.n:,} nodes, {edges}, {picture.kind} Laplacian",
             "signalNote": note,
+            "density": "Where all frequencies lie: an estimate by the kernel polynomial method. Dashed: the cutoff.",
             "drawn": shown.in_words + ("" if shown.whole else " All numbers are of the whole graph."),
             "made": f"Made by krylow view, krylow {krylow.__version__}. Nothing on this page is loaded from a network.",
         },
@@ -200,10 +203,10 @@ def _asset(name: str) -> str:
     return files("krylow.view").joinpath(name).read_text(encoding="utf-8")
 
 
-def _density(L: Any) -> dict[str, Any] | None:
-    if L.n > 2048:
-        return None
-    lam = torch.linalg.eigvalsh(L.detach().to_dense().double()).numpy()
-    x = np.linspace(0, lam[-1], 120)
-    y = np.exp(-(((x[:, None] - lam) / (0.03 * lam[-1])) ** 2)).sum(1)
-    return {"x": [float(f"{v:.4g}") for v in x], "y": [float(f"{v:.4g}") for v in y], "note": "tmp"}
+def _density(L: Operator, seed: int) -> dict[str, list[float]]:
+    """Return the density of the whole spectrum."""
+    found = spectral_density(L, seed=seed)
+    grid, density = (part.detach().cpu().double().numpy() for part in (found.grid, found.density))
+    there = grid >= min(0.0, float(L.gershgorin()[0]))
+    x, y = ([float(f"{v:.4g}") for v in part[there]] for part in (grid, density))
+    return {"x": x, "y": y}
