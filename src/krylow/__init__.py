@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from krylow import data, losses, metrics, nn, operators, plot, responses, solvers
+    from krylow import data, distributed, losses, metrics, nn, operators, plot, responses, solvers
     from krylow._checks import InputError
     from krylow.api import lowpass, subspace
     from krylow.certificate import Certificate, Status
@@ -43,7 +43,7 @@ _HOME = {
     "spectral_density": "krylow.density",
     "subspace": "krylow.api",
 }
-_MODULES = ("data", "losses", "metrics", "nn", "operators", "plot", "responses", "solvers")
+_MODULES = ("data", "distributed", "losses", "metrics", "nn", "operators", "plot", "responses", "solvers")
 
 __all__ = [
     "Certificate",
@@ -55,6 +55,7 @@ __all__ = [
     "Status",
     "Subspace",
     "data",
+    "distributed",
     "effective_resistance",
     "fiedler",
     "filter",

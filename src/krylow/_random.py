@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from krylow._reduce import seeded
 from krylow.operators import Operator
 
 
@@ -32,8 +33,8 @@ def gaussian(
         Room for the block, whose dtype is taken then. None: torch's.
     """
     if generator is None:
-        generator = torch.Generator(device=L.device).manual_seed(0)
-    shape = (*L.batch_shape, L.n, columns)
+        generator = seeded(0, L.device)
+    shape = (*L.batch_shape, L.rows, columns)
     if out is None:
         z = torch.randn(shape, dtype=dtype or L.dtype, device=L.device, generator=generator)
     else:

@@ -19,6 +19,7 @@ from torch import Tensor
 from krylow import _checks
 from krylow._checks import InputError
 from krylow._floor import PROOF_LIMIT
+from krylow._reduce import seeded
 from krylow.certificate import Status
 from krylow.choose import choose
 from krylow.density import estimated_cutoff
@@ -27,6 +28,7 @@ from krylow.graph import as_operator, operator_and_note
 from krylow.krylov.signal import lanczos_lowpass
 from krylow.linalg.row_blocks import project_by_blocks
 from krylow.operators import Operator
+from krylow.operators.partition import DistributedOperator
 from krylow.profile import GraphProfile
 from krylow.proof import ProofSettings
 from krylow.proof import prove as proved
@@ -137,6 +139,9 @@ def subspace(
     if callback is not None and not callable(callback):
         raise InputError(f"callback must be a function of one argument, got {callback!r}.")
     why, profile = "asked for", GraphProfile(L)
+    if isinstance(L, DistributedOperator):
+        asked = Problem(L, k or 1, profile, tol, generator, max_products, callback)
+        return _shared(asked, cutoff, method, m, start is not None or weights is not None or prove is not False, seed)
     if isinstance(method, str) and method == "auto":
         # A small graph is decomposed for a cutoff; of a large one few frequencies are expected below it.
         method, why = choose(L, k or (smallest if smallest <= PROOF_LIMIT else 1), weights, profile)
@@ -148,6 +153,21 @@ def subspace(
     if prove is False:
         return found
     return proved(found, problem, ProofSettings() if prove is True else prove)
+
+
+def _shared(
+    asked: Problem, cutoff: float | None, method: str | Solver, m: int | None, more: bool, seed: int | None
+) -> Subspace:
+    """Return the subspace of a graph that ranks share."""
+    from krylow.distributed._solve import shared_subspace
+
+    if cutoff is not None or more:
+        raise InputError("a graph that ranks share takes k, method, tol, m, seed and max_products, got something else.")
+    L = asked.operator
+    assert isinstance(L, DistributedOperator)
+    return shared_subspace(
+        L, asked, method, m, lambda whole: subspace(whole, asked.k, method=method, tol=asked.tol, m=m, seed=seed)
+    )
 
 
 def lowpass(
@@ -229,8 +249,8 @@ def lowpass(
         return project_by_blocks(_warned(subspace(L, k, **asked), prove).basis, x, out)
     if out is not None:
         raise InputError(f"out is for one graph and methods that find a subspace, got method={method!r}.")
-    signal = _checks.signal(x, L.batch_shape, L.n, L.dtype, L.device)
-    if on_signal:
+    signal = _checks.signal(x, L.batch_shape, L.rows, L.dtype, L.device)
+    if on_signal and not isinstance(L, DistributedOperator):
         if prove is not False:
             raise InputError(f"prove is for methods that find a subspace, got method={method!r}.")
         k, cutoff = _checks.k_or_cutoff(k, cutoff, int(L.sizes.min()))
@@ -282,7 +302,8 @@ def _generator(L: Operator, seed: int | None, generator: torch.Generator | None)
         return generator
     if generator is not None:
         raise InputError("give either seed or generator, got both.")
-    return torch.Generator(device=L.device).manual_seed(_checks.count(seed, "seed", -(2**63), 2**64 - 1))
+    with L.together():
+        return seeded(_checks.count(seed, "seed", -(2**63), 2**64 - 1), L.device)
 
 
 def _start(L: Operator, start: Any) -> Tensor | None:

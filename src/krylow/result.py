@@ -12,6 +12,7 @@ from torch import Tensor
 from krylow import _checks
 from krylow._floor import PROOF_LIMIT
 from krylow._html import html_table
+from krylow._reduce import summed
 from krylow.autodiff.implicit import attach_gradient
 from krylow.certificate import (
     LEAST_BOUND,
@@ -80,8 +81,9 @@ class Subspace:
     def project(self, x: Any) -> Any:
         r"""Return $\hat U \hat U^\top x$ for x ``(n,)``, ``(n, c)`` or ``(*batch, n, c)``, of x's kind and dtype."""
         L = self.operator
-        signal = _checks.signal(x, L.batch_shape, L.n, self.basis.dtype, self.basis.device)
-        return _checks.as_given(self.basis @ (self.basis.mT @ signal), x)
+        signal = _checks.signal(x, L.batch_shape, L.rows, self.basis.dtype, self.basis.device)
+        with L.together():
+            return _checks.as_given(self.basis @ summed(self.basis.mT @ signal)[0], x)
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -135,8 +137,9 @@ class Subspace:
     def gft(self, x: Any) -> Any:
         r"""Return the graph Fourier coefficients $\hat U^\top x$, ``(k,)``, ``(k, c)`` or ``(*batch, k, c)``."""
         L = self.operator
-        signal = _checks.signal(x, L.batch_shape, L.n, self.basis.dtype, self.basis.device)
-        return _checks.as_given(self.basis.mT @ signal, x)
+        signal = _checks.signal(x, L.batch_shape, L.rows, self.basis.dtype, self.basis.device)
+        with L.together():
+            return _checks.as_given(summed(self.basis.mT @ signal)[0], x)
 
     def inverse_gft(self, c: Any) -> Any:
         r"""Return the signal $\hat U c$ of graph Fourier coefficients ``(k,)``, ``(k, c)`` or ``(*batch, k, c)``."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from krylow._reduce import largest, summed
 from krylow.linalg.row_blocks import gram
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.ordering import components_of
@@ -73,7 +75,8 @@ class NullSpace:
         column = self.vector.to(X.dtype)[:, None]
         if self.components == 1:
             return gram(column, X).to(X.dtype)[: self.count]
-        return X.new_zeros(self.components, X.shape[-1]).index_add_(0, self.labels, column * X)[: self.count]
+        inside = X.new_zeros(self.components, X.shape[-1]).index_add_(0, self.labels, column * X)[: self.count]
+        return summed(inside)[0].to(X.dtype)
 
     def remove(self, X: Tensor) -> Tensor:
         """Return what :meth:`remove_` makes of a copy of X."""
@@ -99,29 +102,32 @@ def null_space(L: Operator, known: tuple[np.ndarray, int] | None = None) -> Null
     if not isinstance(L, SparseOperator):
         return None
     with torch.no_grad():
-        return _null_space(L, *(known or components_of(L)))
+        return null_space_of(L, *(known or components_of(L)))
 
 
-def _null_space(L: SparseOperator, labels: np.ndarray, components: int) -> NullSpace:
+def null_space_of(L: Any, labels: np.ndarray, components: int) -> NullSpace:
+    """Return the null vectors of a sparse operator, or of this rank's rows of one, whose components are known."""
     device = L.device
     u, null, positive = np.zeros(1), np.zeros(components, dtype=bool), True
     for candidate in candidates(L):
         within, positive = L.null_rows(candidate)
-        if components == 1 and within.all():  # the usual case, without the memory that many components need
-            unit = np.full(1, L.n**-0.5) if candidate is None else candidate / np.linalg.norm(candidate)
-            vector = torch.from_numpy(unit).to(device).expand(L.n)
-            zero = torch.zeros(1, dtype=torch.int64, device=device).expand(L.n)
+        outside, signs = largest(float(not within.all()), float(positive))
+        positive = signs > 0
+        if components == 1 and not outside:  # the usual case, without the memory that many components need
+            unit = np.full(1, L.n**-0.5) if candidate is None else candidate / _norm(candidate)
+            vector = torch.from_numpy(unit).to(device).expand(L.rows)
+            zero = torch.zeros(1, dtype=torch.int64, device=device).expand(L.rows)
             return NullSpace(zero, 1, 1, vector, L.psd or not positive)
-        candidate = np.ones(L.n) if candidate is None else candidate
-        fits = ~np.bincount(labels, weights=~within, minlength=components).astype(bool) & ~null
+        candidate = np.ones(L.rows) if candidate is None else candidate
+        fits = ~_count(labels, components, ~within).astype(bool) & ~null
         u = np.where(fits[labels], candidate, u)
         null |= fits
         if null.all():
             break
-    lengths = np.sqrt(np.bincount(labels, weights=u**2, minlength=components))
-    u = np.divide(u, lengths[labels], out=np.zeros(L.n), where=null[labels])
+    lengths = np.sqrt(_count(labels, components, u**2))
+    u = np.divide(u, lengths[labels], out=np.zeros(L.rows), where=null[labels])
     rank = np.empty(components, dtype=np.int64)
-    rank[np.lexsort((-np.bincount(labels, minlength=components), ~null))] = np.arange(components)
+    rank[np.lexsort((-_count(labels, components), ~null))] = np.arange(components)
     # With a positive null vector and nothing positive off the diagonal, Gershgorin's discs start at zero.
     lowest = L.psd or (bool(null.all()) and not positive)
     return NullSpace(
@@ -129,7 +135,17 @@ def _null_space(L: SparseOperator, labels: np.ndarray, components: int) -> NullS
     )
 
 
-def candidates(L: SparseOperator) -> Iterator[np.ndarray | None]:
+def _count(labels: np.ndarray, components: int, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return the sums of weights of nodes, or their number, in each component."""
+    counts = np.bincount(labels, weights=weights, minlength=components).astype(np.float64)
+    return np.asarray(summed(torch.from_numpy(counts))[0].numpy())
+
+
+def _norm(x: np.ndarray) -> float:
+    return float(summed(torch.tensor([x @ x]))[0]) ** 0.5
+
+
+def candidates(L: Any) -> Iterator[np.ndarray | None]:
     """Return positive vectors that may be null: the operator's own, ones (None), roots of the unweighted degrees."""
     if L.null_vector is not None:
         yield L.null_vector.detach().cpu().double().numpy()

@@ -1,6 +1,7 @@
 r"""Inner products and rotations of tall blocks ``(n, s)``, by blocks of rows that stay in a cache.
 
-Sums over nodes are float64 from block to block of rows, and float32 at most inside one. Threads share the rows.
+Sums over nodes are float64 from block to block of rows, and float32 at most inside one. Threads share the rows; where
+ranks do, sums are those over all of them (:mod:`krylow._reduce`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from krylow import _checks
 from krylow._checks import InputError
+from krylow._reduce import agreed, stacked, summed
 from krylow._threads import shared, thread_count, uninterrupted
 
 #: Rows whose products are summed before they join the float64 sums.
@@ -194,13 +196,13 @@ def _in_blocks(x: Any) -> tuple[Any, Any]:
 def _summed(X: Tensor, work: Callable[[int, int], list[Any]]) -> list[Tensor]:
     """Return the sums of what ``work(i, j)`` returns for all pieces i to j of the rows of X."""
     parts = zip(*_shares(X, work), strict=True)
-    return [torch.as_tensor(functools.reduce(lambda a, b: a + b, each)) for each in parts]
+    return summed(*(torch.as_tensor(functools.reduce(lambda a, b: a + b, each)) for each in parts))
 
 
 def _shares(X: Tensor, work: Callable[[int, int], Any]) -> list[Any]:
     """Return ``work(i, j)`` of all pieces i to j of the rows of X, in their order; threads share them."""
     n, step = X.shape[0], max(1, PIECE // (ROWS * max(1, X.shape[1]))) * ROWS
-    pieces = -(-n // step)
+    pieces = max(1, -(-n // step))  # a rank without rows adds nothing to a sum, but takes part in it
     threads = min(thread_count(), max(1, X.numel() // PIECE)) if X.device.type == "cpu" else 1
 
     def share(first: int, last: int) -> list[Any]:
@@ -219,7 +221,7 @@ def orthonormalize_(X: Tensor, inner: Tensor | None = None, Q: Tensor | None = N
     eps = torch.finfo(X.dtype).eps  # of the inner products, which are float32 inside a block of rows
     eye = torch.eye(X.shape[1], dtype=torch.float64, device=X.device)
     turn = eye if Q is None else Q
-    if inner is not None and float(inner.diagonal().min()) <= eps * float(inner.diagonal().max()):
+    if inner is not None and agreed(float(inner.diagonal().min()) <= eps * float(inner.diagonal().max())):
         rotate_(X, turn)  # lengths are below the rounding of sums that were rotated
         turn, inner = eye, None
     for _ in range(4):
@@ -227,16 +229,26 @@ def orthonormalize_(X: Tensor, inner: Tensor | None = None, Q: Tensor | None = N
         size = S.diagonal()
         scale = torch.where(size > torch.finfo(X.dtype).tiny, size.rsqrt(), torch.zeros_like(size))
         S = S * scale[:, None] * scale
-        R, info = torch.linalg.cholesky_ex(S, upper=True)
+        R, info = agreed(torch.linalg.cholesky_ex(S, upper=True))
         dependent = bool(info) or float(R.diagonal().min()) < 8 * eps**0.5
         if dependent:
-            X.copy_(torch.linalg.qr(rotate_(X, turn * scale)).Q)
+            X.copy_(_orthonormal(rotate_(X, turn * scale)))
         else:
             rotate_(X, turn @ torch.linalg.solve_triangular(R, torch.diag(scale), upper=True, left=False))
         turn, inner = eye, None
         if not dependent and float(R.diagonal().min()) > 0.5:
             break
     return X
+
+
+def _orthonormal(X: Tensor) -> Tensor:
+    """Return the Q of a QR factorisation; over ranks by that of their R, stacked (TSQR, Demmel et al., 2012)."""
+    Q, R = torch.linalg.qr(X)
+    found = stacked(R)
+    if found is None:
+        return Q
+    every, first = found
+    return Q @ torch.linalg.qr(every).Q[first : first + R.shape[0]]
 
 
 def project_by_blocks(

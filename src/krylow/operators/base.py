@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any, Self, TypeAlias, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -150,6 +152,15 @@ class Operator(ABC):
             self._passes += passes
 
     @property
+    def rows(self) -> int:
+        """Rows of every block it multiplies: n, or those of this rank where ranks share the nodes."""
+        return self.n
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context in which sums over nodes are those over all ranks that share them."""
+        return nullcontext()
+
+    @property
     def shape(self) -> torch.Size:
         """``(*batch, n, n)``."""
         return torch.Size((*self.batch_shape, self.n, self.n))
@@ -256,8 +267,8 @@ class Operator(ABC):
 
     def _count(self, X: Tensor, *, mixed: bool = False) -> None:
         """Check a block, whose dtype may be another one if that is ``mixed``, and count its product."""
-        if X.ndim < 2 or X.shape[-2] != self.n:
-            raise InputError(f"a block must be (*batch, {self.n}, s), got shape {tuple(X.shape)}.")
+        if X.ndim < 2 or X.shape[-2] != self.rows:
+            raise InputError(f"a block must be (*batch, {self.rows}, s), got shape {tuple(X.shape)}.")
         if not mixed and X.dtype != self.dtype:
             raise InputError(
                 f"a block must be of the operator's dtype {self.dtype}, got {X.dtype}: convert one of them."
@@ -295,6 +306,10 @@ class Operator(ABC):
     @abstractmethod
     def detach(self) -> Operator:
         """Return the same operator without a gradient; its counters start at zero."""
+
+    def exact_rows(self, X: Tensor) -> Callable[[int, int, np.ndarray], None] | None:
+        """Return what writes rows i to j of L X to an array in float64, given i, j and the array; None: it cannot."""
+        return None
 
     def double(self) -> Self:
         """Return the same operator in float64, without a gradient; its counters start at zero."""

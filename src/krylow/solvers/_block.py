@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from krylow._memory import empty
+from krylow._reduce import agreed
 from krylow.krylov.chebyshev import chebyshev_steps
 from krylow.krylov.ritz import Evidence, Ritz
 from krylow.linalg.components import NullSpace
@@ -25,7 +26,7 @@ from krylow.linalg.row_blocks import (
     rotate_,
     subtract_,
 )
-from krylow.operators import Operator, SparseOperator
+from krylow.operators import Operator
 from krylow.solvers._estimate import Estimate, Outcome, Stopping, cautious_floor, mixed
 from krylow.solvers._filter import Filter, Precision, rough
 
@@ -118,10 +119,10 @@ class Block:
         mu, Q = _descending(G)
         S = Q.mT @ S @ Q
         new = (S - Q.mT @ G.mT @ G @ Q).diagonal().clamp(min=0).sqrt()
-        self.estimate = self.estimate.swept(p, k, mu, S.diagonal(), new, p.rounding(self.X.dtype))
+        self.estimate = agreed(self.estimate.swept(p, k, mu, S.diagonal(), new, p.rounding(self.X.dtype)))
         self.X = orthonormalize_(self.X, S.to(self.X.device), Q.to(self.X.device))
         # What is small before that and large after it, as guards are, has the rounding of what was large.
-        if self.null is not None and float(self.null.coefficients(self.X).abs().max()) > 1e-5:
+        if self.null is not None and agreed(float(self.null.coefficients(self.X).abs().max()) > 1e-5):
             self.X = orthonormalize_(self._deflated_(self.X))
 
     def probe(self, k: int, p: Filter) -> None:
@@ -132,7 +133,7 @@ class Block:
         Y, inside = guards.X, gram(kept, guards.X)
         mu, Q = _descending(G.cpu())
         S = Q.mT @ (S - inside.mT @ inside).cpu() @ Q
-        self.estimate = self.estimate.probed(p, k, mu, S.diagonal())
+        self.estimate = agreed(self.estimate.probed(p, k, mu, S.diagonal()))
         subtract_(Y, [kept], [inside])
         self.X[:, k:] = orthonormalize_(Y, S.to(Y.device), Q.to(Y.device))
 
@@ -143,7 +144,7 @@ class Block:
         """
         excess = p.rate(self.lowest) - p.rate(p.first)
         most = int(math.log(1e10) / excess) if excess > 0 else p.degree
-        return replace(p, degree=max(1, min(p.degree, most)))
+        return agreed(replace(p, degree=max(1, min(p.degree, most))))
 
     def settle(self) -> None:
         """Make orthonormal what an interruption has left of the block."""
@@ -175,12 +176,12 @@ class Block:
         """
         made = self.image(D, tol, squared=False)
         residuals = residual_gram(self.X, made.LX, made.H).cpu()
-        theta, Q = torch.linalg.eigh(made.H.cpu())
+        theta, Q = agreed(torch.linalg.eigh(made.H.cpu()))
         self.turn = Q.to(self.X.device)
         residuals = Q.mT @ residuals @ Q
         size = residuals.diagonal().clamp(min=0).sqrt() + made.rounding
         outside = (Q.square().mT @ self.estimate.outside.square()).sqrt()
-        self.estimate = self.estimate.turned(theta, outside, size, made.rounding)
+        self.estimate = agreed(self.estimate.turned(theta, outside, size, made.rounding))
         outside = outside.cummax(0).values  # a vector beyond another has no less outside, whatever was measured
         at = (size / outside).clamp(max=self.high - min(self.lowest, 0.0)).sqrt()
         coupling = residuals.abs() / at / at[:, None] + 0.02 * size[:, None] * outside + made.rounding
@@ -201,7 +202,7 @@ class Block:
         """
         X, self.X, self._work = self.X, self.X.new_empty(0, self.X.shape[1]), None
         C = torch.eye(X.shape[1], dtype=torch.float64, device=X.device) if self.turn is None else self.turn
-        R, failed = torch.linalg.cholesky_ex(C.mT @ exact_gram(X) @ C, upper=True)
+        R, failed = agreed(torch.linalg.cholesky_ex(C.mT @ exact_gram(X) @ C, upper=True))
         if not int(failed):
             C = torch.linalg.solve_triangular(R, C, upper=True, left=False)
         known = 0 if self.null is None else self.null.count
@@ -222,13 +223,13 @@ class Block:
 
 
 def _descending(G: Tensor) -> tuple[Tensor, Tensor]:
-    mu, Q = torch.linalg.eigh((G + G.mT) / 2)
+    mu, Q = agreed(torch.linalg.eigh((G + G.mT) / 2))
     return mu.flip(0), Q.flip(1)
 
 
 def _exact_image(D: Operator, X: Tensor, out: Tensor) -> Tensor:
     r"""Write L X, made in float64, to ``out``; return $X^\top L X$."""
-    by_rows = D.exact_rows(X) if isinstance(D, SparseOperator) else None
+    by_rows = D.exact_rows(X)
     if by_rows is not None:
         return image_gram(by_rows, X, out)
     A, inner = D.double().counting_for(D), []

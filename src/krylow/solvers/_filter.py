@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from krylow._reduce import agreed, largest, seeded
+from krylow.linalg.row_blocks import gram, lengths
 from krylow.operators import DenseOperator, Operator, SparseOperator
+from krylow.operators.distributed import LocalRows
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,11 @@ class Precision:
     most: float = 1e15  # largest
 
 
+def _known(L: Operator) -> bool:
+    """Return whether the entries of L are known."""
+    return isinstance(L, (SparseOperator, DenseOperator, LocalRows))
+
+
 def fits_single(L: Operator) -> bool:
     """Return whether the spectrum lies where float32 holds squares of frequencies, and differences of them."""
     low, high = (abs(float(bound)) for bound in L.gershgorin())
@@ -93,8 +101,7 @@ def fits_single(L: Operator) -> bool:
 
 def single_dtype(L: Operator) -> torch.dtype:
     """Return float32 where the entries of L are known and fit; else its own dtype."""
-    known = isinstance(L, (SparseOperator, DenseOperator))
-    return torch.float32 if known and fits_single(L) else L.dtype
+    return torch.float32 if _known(L) and fits_single(L) else L.dtype
 
 
 def single(L: Operator) -> Operator:
@@ -126,28 +133,28 @@ def spectrum_top(L: Operator, *, generator: torch.Generator | None = None) -> fl
     weighted by the fourth power of the degrees, which makes 5 steps as tight as 8 from a random one.
     """
     bound = float(L.gershgorin()[1])
-    known = isinstance(L, (SparseOperator, DenseOperator))
+    known = _known(L)
     steps = min(5 if known else 8, L.n - 1)
     if steps < 2 or bound <= 0:
         return max(bound, 0.0)
-    generator = generator or torch.Generator(device=L.device).manual_seed(3)
-    v = torch.randn(L.n, 1, dtype=L.dtype, device=L.device, generator=generator)
+    generator = generator or seeded(3, L.device)
+    v = torch.randn(L.rows, 1, dtype=L.dtype, device=L.device, generator=generator)
     if known:
         degrees = L.diagonal().abs()
-        degrees /= degrees.max().clamp(min=torch.finfo(v.dtype).tiny)
+        degrees /= max(*largest(float(degrees.max()) if degrees.numel() else 0.0), torch.finfo(v.dtype).tiny)
         v *= degrees.pow_(4).add_(0.01)[:, None]
-    v /= torch.linalg.vector_norm(v)
+    v /= float(lengths(v))
     previous, size = torch.zeros_like(v), 0.0
     alpha, beta = [], []
     for _ in range(steps):
         w = L @ v
-        alpha.append(float((v * w).sum()))
+        alpha.append(float(gram(v, w)))
         w.add_(v, alpha=-alpha[-1]).add_(previous, alpha=-size)
-        size = float(torch.linalg.vector_norm(w))
+        size = float(lengths(w))
         beta.append(size)
-        if size <= 1e-6 * bound:
+        if agreed(size <= 1e-6 * bound):
             break
         previous, v = v, w.div_(size)
     off = torch.tensor(beta[:-1], dtype=torch.float64)
     T = torch.diag(torch.tensor(alpha, dtype=torch.float64)) + torch.diag(off, 1) + torch.diag(off, -1)
-    return min(bound, float(torch.linalg.eigvalsh(T)[-1]) + beta[-1])
+    return agreed(min(bound, float(torch.linalg.eigvalsh(T)[-1]) + beta[-1]))

@@ -20,6 +20,7 @@ from krylow._checks import InputError
 from krylow._floor import PROOF_LIMIT
 from krylow._memory import empty
 from krylow._random import gaussian
+from krylow._reduce import seeded
 from krylow._threads import sharing
 from krylow.autodiff.projector import orthonormalize
 from krylow.certificate import Status
@@ -137,7 +138,7 @@ class Problem:
 
     def seeded(self) -> torch.Generator:
         """Return the generator, or one with a fixed seed."""
-        return self.generator or torch.Generator(device=self.operator.device).manual_seed(0)
+        return self.generator or seeded(0, self.operator.device)
 
     def is_large(self, beyond: int = PROOF_LIMIT) -> bool:
         """Return whether L is one graph of more nodes than that, of which k is a small part."""
@@ -148,7 +149,7 @@ class Problem:
         """Return a vector ``(n,)`` that L maps to zero wherever that is known of one, nowhere zero itself."""
         null, L = self.null, self.operator
         if null is None or not null.count or null.vector.stride(0) == 0:  # ones, which take no memory
-            return torch.ones(1, dtype=torch.float64, device=L.device).expand(L.n)
+            return torch.ones(1, dtype=torch.float64, device=L.device).expand(L.rows)
         vector = null.vector * L.n**0.5
         return vector if null.count == null.components else vector.masked_fill_(vector == 0, 1.0)
 
@@ -264,7 +265,7 @@ def start_vectors(problem: Problem, columns: int, *, random: float = 0.01) -> Te
 def random_block(problem: Problem, width: int) -> Tensor:
     """Return a random block in float32, in huge pages: a filter that starts from it overwrites it."""
     L = problem.operator
-    buffer = empty(L.n, width, dtype=torch.float32, device=L.device)
+    buffer = empty(L.rows, width, dtype=torch.float32, device=L.device)
     return gaussian(L, width, generator=problem.generator, out=buffer)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from krylow._checks import InputError
 from krylow._random import gaussian
+from krylow._reduce import agreed, seeded
 from krylow.krylov.chebyshev import chebyshev_filter
 from krylow.krylov.ritz import Ritz, rotate, settled
 from krylow.operators import Operator, SparseOperator
@@ -222,16 +223,16 @@ def refine(block: Block, D: Operator, goal: Goal, low: float, degree: int = Swee
         while True:
             if goal.cutoff is not None and block.estimate.sweeps and not state.recount():
                 return replace(state.outcome, narrow=True)
-            p = state.next_filter(low, degree)
+            p = agreed(state.next_filter(low, degree))
             if p is None:
                 return state.outcome
-            (block.probe if state.found(state.target()) else block.sweep)(state.k, p)
-            error, ended = state.judge()
+            (block.probe if agreed(state.found(state.target())) else block.sweep)(state.k, p)
+            error, ended = agreed(state.judge())
             if goal.watch is not None:
                 goal.watch.report(error)
             if state.is_deficient():
                 return replace(state.outcome, deficient=True)
-            if ended or state.stagnates(error):
+            if ended or agreed(state.stagnates(error)):
                 return replace(state.outcome, settled=True)
             low = min(low, state.next_low(low))
     except KeyboardInterrupt:
@@ -313,9 +314,9 @@ class Refinement:
     def judge(self) -> tuple[float, bool]:
         """Return the error now, and whether the iteration has come to its end."""
         block, goal, k = self.block, self.goal, self.k
-        error, shown = block.estimate.error(k), block.estimate.missing(k) <= 1
+        error, shown = agreed((block.estimate.error(k), block.estimate.missing(k) <= 1))
         if goal.cutoff is None and error <= goal.tol and shown:
-            self.outcome = judge(*self._ritz(), k, goal.tol)
+            self.outcome = agreed(judge(*self._ritz(), k, goal.tol))
             error = self.outcome.error
         elif goal.cutoff is not None:
             shown = error <= self.tol
@@ -355,7 +356,7 @@ class Refinement:
         self.best = min(self.best, error)
         if self.still < Stopping.patience:
             return False
-        self.outcome = judge(*self._ritz(), k, self.goal.tol)
+        self.outcome = agreed(judge(*self._ritz(), k, self.goal.tol))
         return True
 
     def next_low(self, low: float) -> float:
@@ -388,8 +389,7 @@ def refine_up_to(block: Block, D: Operator, goal: Goal, low: float) -> tuple[Blo
         wider = max(block_width(kept, D.n), 2 * width)
         if wider > D.n // 2:
             raise TooManyKept
-        source = torch.Generator(device=A.device).manual_seed(width)
-        more = torch.randn(A.n, wider - width, dtype=A.dtype, device=A.device, generator=source)
+        more = torch.randn(A.rows, wider - width, dtype=A.dtype, device=A.device, generator=seeded(width, A.device))
         block = Block(A, torch.cat([block.X, more], dim=1), block.high, null=block.null)
         goal, low = replace(goal, k=kept), above
     return block, replace(outcome, kept=block.estimate.count(cutoff) if outcome.kept is None else outcome.kept)
