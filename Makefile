@@ -13,7 +13,7 @@ CODE := $(wildcard src lab tests benchmarks examples)
 # One thread a worker: the workers are the parallelism, and sums do not depend on the machine's core count.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help setup lint test test-slow test-lowest soak reproduce bench docs format clean
+.PHONY: help setup setup-mpi lint test test-mpi test-slow test-lowest soak reproduce bench docs format clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -30,6 +30,17 @@ $(STAMP): pyproject.toml lab/pyproject.toml constraints.txt $(NATIVE)
 native: setup  ## build the compiled extension into src/krylow, where `make setup` already has what that takes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 
+PETSC ?= 3.18
+setup-mpi: setup  ## PETSc, SLEPc and their Python on Debian 12, for graphs shared by ranks (root; conda-forge has them elsewhere)
+	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends petsc-dev slepc-dev libopenmpi-dev openmpi-bin
+	$(BIN)/python -m venv --system-site-packages build/petsc
+	build/petsc/bin/pip install --quiet "cython<3" "setuptools<70" wheel numpy
+	export PETSC_DIR=$$(echo /usr/lib/petscdir/petsc$(PETSC)/*-real) SLEPC_DIR=$$(echo /usr/lib/slepcdir/slepc$(PETSC)/*-real) CFLAGS=-O1; \
+	build/petsc/bin/pip wheel --no-deps --no-build-isolation -w build/petsc/wheels "petsc4py==$(PETSC).*" && \
+	build/petsc/bin/pip install --no-deps build/petsc/wheels/petsc4py*.whl && \
+	build/petsc/bin/pip wheel --no-deps --no-build-isolation -w build/petsc/wheels "slepc4py==$(PETSC).*"
+	$(BIN)/python -m pip install --quiet --no-deps build/petsc/wheels/*.whl "mpi4py>=4"
+
 lint: setup  ## style, types and the order of the layers
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
@@ -38,6 +49,9 @@ lint: setup  ## style, types and the order of the layers
 
 test: lint  ## lint, then every fast test and every docstring example
 	$(PYTEST) -m "not slow" --doctest-modules src/krylow lab/src tests lab/tests
+
+test-mpi: setup  ## graphs shared by 1, 2, 3 and 4 ranks, which `make test` runs as well where PETSc is installed
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -v tests/distributed
 
 test-slow: setup  ## the end-to-end tests (minutes)
 	$(PYTEST) -m slow tests lab/tests

@@ -18,7 +18,7 @@ from krylow.operators.distributed import LocalRows
 from krylow.operators.partition import DistributedOperator
 from krylow.profile import GraphProfile
 from krylow.result import Subspace
-from krylow.solvers import Chebyshev, Multilevel, Problem, Solver
+from krylow.solvers import Chebyshev, Problem, Solver
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,7 @@ class DistributedProfile(GraphProfile):
 
 def choose(profile: DistributedProfile) -> tuple[str, str]:
     """Return the method for a graph that ranks share, and why."""
-    if profile.width <= LIMITS.geometric and profile.cut <= LIMITS.cut:
-        return "multilevel", (
-            f"level sets of searches on each rank hold {max(profile.width, 1e-3):.1%} of the nodes and "
-            f"{profile.cut:.1%} of the entries connect ranks, so that coarser graphs are like it"
-        )
-    return "chebyshev", f"{profile.cut:.1%} of the entries connect ranks, so that no coarser graph is like it"
+    return "chebyshev", f"{profile.cut:.1%} of the entries connect ranks"
 
 
 def shared_subspace(
@@ -120,8 +115,8 @@ def shared_subspace(
 
 def _solver(method: str | Solver, m: int | None) -> Solver:
     """Return the solver of that name, of those that ranks can run."""
-    made: dict[str, Solver] = {"chebyshev": Chebyshev(m), "multilevel": Multilevel(m)}
-    if isinstance(method, (Chebyshev, Multilevel)):
+    made: dict[str, Solver] = {"chebyshev": Chebyshev(m)}
+    if isinstance(method, Chebyshev):
         return method
     if not isinstance(method, str) or method not in made:
         names = ", ".join(map(repr, ("auto", *made)))

@@ -36,8 +36,8 @@ class PartitionSettings:
 class DistributedOperator(Operator):
     """A sparse symmetric matrix shared by the ranks of an MPI communicator, as its user has spread it.
 
-    Made by :mod:`krylow.distributed`. Rank r holds rows ``start`` to ``start + rows``: blocks are ``(rows, s)``, and all
-    that is done with it is done by all ranks together.
+    Made by :mod:`krylow.distributed`. A rank holds rows ``start`` to ``start + rows``: blocks are ``(rows, s)``, and
+    all that is done with it is done by all ranks together.
 
     Attributes
     ----------
