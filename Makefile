@@ -61,7 +61,8 @@ test-lowest:  ## the fast tests with the lowest versions that are allowed (torch
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt torch -e '.[sklearn,pyg]' -e lab pytest pytest-xdist hypothesis networkx
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n $(WORKERS) -m "not slow" tests lab/tests
 
-soak: setup  ## random graphs against LAPACK for SECONDS (3600), into results/soak; goes on where it was
+soak: setup  ## random graphs against LAPACK for SECONDS (3600), 10^5 odd files and calls; goes on where it was
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/fuzz/run.py --cases 100000 --seed $(or $(SEED),0) --out results/fuzz
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/soak/run.py --seconds $(or $(SECONDS),3600) --seed $(or $(SEED),0) --out results/soak
 
 test-native-asan: setup  ## the tests of the extension, built with AddressSanitizer and UndefinedBehaviorSanitizer

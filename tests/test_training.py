@@ -88,6 +88,16 @@ def test_a_damaged_state_is_refused(family, tmp_path, damage):
         train_network(rooted(), family, Recipe(epochs=1), folder=tmp_path)
 
 
+def test_a_state_of_which_one_bit_is_another_is_refused(family, tmp_path):
+    train_network(rooted(), family, Recipe(epochs=1), folder=tmp_path)
+    path = tmp_path / "state.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(kl.InputError, match="sha256"):
+        train_network(rooted(), family, Recipe(epochs=1), folder=tmp_path)
+
+
 def test_the_best_epoch_is_kept_and_patience_ends_the_run(family):
     trained = train_network(rooted(), family, Recipe(epochs=40, patience=3, lr=0.3))  # far too fast
     best = trained.card["best_epoch"]

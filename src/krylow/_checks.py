@@ -47,8 +47,14 @@ def numbers(x: Any, what: str) -> Tensor:
         array = array.astype(np.float64)
     elif not array.dtype.isnative or array.dtype.kind == "c":
         array = array.astype(complex if array.dtype.kind == "c" else array.dtype.newbyteorder("="))
-    array = np.asarray(array, order="C")
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    return tensor_of(np.asarray(array, order="C"))
+
+
+def tensor_of(array: np.ndarray) -> Tensor:
+    """Return a contiguous array as a tensor, copied where torch cannot share it."""
+    # A view backward along a dimension of one entry is contiguous, and has a negative stride.
+    shared = array.flags.writeable and min(array.strides, default=0) >= 0
+    return torch.from_numpy(array if shared else array.copy())
 
 
 def as_given(y: Tensor, x: Any) -> Any:
@@ -58,6 +64,30 @@ def as_given(y: Tensor, x: Any) -> Any:
     array = y.detach().cpu().numpy()
     dtype = getattr(x, "dtype", None)
     return array.astype(dtype, copy=False) if isinstance(dtype, np.dtype) and dtype.kind == "f" else array
+
+
+def tensor(x: Any, what: str, *, floating: bool = True) -> Tensor:
+    """Check for a tensor, of real floating point unless any dtype will do."""
+    if not isinstance(x, Tensor):
+        raise InputError(f"{what} must be a torch tensor, got {type(x).__name__}: convert it with torch.as_tensor().")
+    if floating and not x.is_floating_point():
+        raise InputError(f"{what} must be real floating point, got {x.dtype}: convert it with .float() or .double().")
+    return x
+
+
+def dtype(value: Any) -> torch.dtype:
+    """Return float32 or float64; None: torch's default."""
+    value = torch.get_default_dtype() if value is None else value
+    if value not in (torch.float32, torch.float64):
+        raise InputError(f"dtype must be torch.float32 or torch.float64, got {value!r}.")
+    return value
+
+
+def generator(value: Any) -> torch.Generator | None:
+    """Return a source of random numbers, or None."""
+    if value is not None and not isinstance(value, torch.Generator):
+        raise InputError(f"generator must be a torch.Generator, got {value!r}: for a number, pass seed.")
+    return value
 
 
 def square(x: Tensor, what: str) -> Tensor:

@@ -90,7 +90,7 @@ def read(
     if weight is not None:
         raise InputError(f"weight names an attribute of the edges of a graph object, got {type(W).__name__}.")
     if isinstance(W, tuple) and len(W) == 2:
-        return _read_edge_index(torch.as_tensor(W[0]), W[1], num_nodes)
+        return _read_edge_index(W[0], W[1], num_nodes)
     if scipy.sparse.issparse(W):
         return _read_scipy(W, what)
     if known_ends(getattr(W, "columns", ())):
@@ -100,7 +100,7 @@ def read(
     if num_nodes is None:
         not_two_by_two(W, what)
     if is_edge_index(W, num_nodes):
-        return _read_edge_index(torch.as_tensor(W), None, num_nodes)
+        return _read_edge_index(W, None, num_nodes)
     if not isinstance(W, Tensor):
         W = _from_numpy(W, what)
     if W.layout != torch.strided:
@@ -137,7 +137,7 @@ def _from_numpy(array: np.ndarray, what: str) -> Tensor:
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         raise InputError(f"{what} must be float32 or float64, got {array.dtype}: convert it with .astype(float).")
     wanted = np.dtype(np.float64) if array.dtype.kind in "iub" else array.dtype.newbyteorder("=")
-    return torch.from_numpy(np.asarray(array, dtype=wanted, order="C"))
+    return _checks.tensor_of(np.asarray(array, dtype=wanted, order="C"))
 
 
 def is_edge_index(W: Any, num_nodes: int | None) -> bool:
@@ -176,8 +176,9 @@ def _read_torch_sparse(W: Tensor, what: str) -> Edges:
     return Edges(row, col, _checks.finite(_checks.floating(coo.values(), what), what), W.shape[0])
 
 
-def _read_edge_index(edge_index: Tensor, weight: Tensor | None, num_nodes: int | None) -> Edges:
-    if edge_index.ndim != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
+def _read_edge_index(edge_index: Any, weight: Any, num_nodes: int | None) -> Edges:
+    edge_index = _as_tensor(edge_index, "an edge_index")
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point() or edge_index.is_complex():
         raise InputError(
             f"an edge_index must be integer (2, e), got {edge_index.dtype} of shape {tuple(edge_index.shape)}."
         )
@@ -188,10 +189,17 @@ def _read_edge_index(edge_index: Tensor, weight: Tensor | None, num_nodes: int |
     if weight is None:
         weight = torch.ones(edge_index.shape[1], device=edge_index.device)
     else:
-        weight = _checks.finite(_checks.floating(torch.as_tensor(weight), "edge_weight"), "edge_weight")
+        weight = _checks.finite(_checks.floating(_as_tensor(weight, "edge_weight"), "edge_weight"), "edge_weight")
     if weight.shape != edge_index.shape[1:]:
         raise InputError(f"edge_weight must be ({edge_index.shape[1]},), got shape {tuple(weight.shape)}.")
     return Edges(edge_index[0].long(), edge_index[1].long(), weight, n)
+
+
+def _as_tensor(x: Any, what: str) -> Tensor:
+    try:
+        return torch.as_tensor(x)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{what} must be a tensor or an array of numbers, got {type(x).__name__} ({error}).") from None
 
 
 def check_symmetry(W: Any, what: str) -> None:

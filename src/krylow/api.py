@@ -296,8 +296,7 @@ def filter_list(L: Operator, signals: Any, filtered: Callable[[Tensor], Tensor])
 
 def _generator(L: Operator, seed: int | None, generator: torch.Generator | None) -> torch.Generator | None:
     """Return the source of randomness that ``seed`` or ``generator`` names."""
-    if generator is not None and not isinstance(generator, torch.Generator):
-        raise InputError(f"generator must be a torch.Generator, got {generator!r}: for a number, pass seed.")
+    generator = _checks.generator(generator)
     if seed is None:
         return generator
     if generator is not None:

@@ -95,7 +95,7 @@ def fiedler(L: Any, *, method: str = "auto", tol: float = 1e-6, seed: int | None
     connected = _connected(L, sub)
     value, vector = sub.ritz_values[..., 1], sub.basis[..., 1]
     if not bool(connected.all()):
-        apart = ~connected & (sub.ritz_values[..., 1] <= _rounding(L))  # self-loops leave no frequency at zero
+        apart = ~connected & (sub.ritz_values[..., 1].abs() <= _rounding(L))  # self-loops leave no frequency at zero
         c = (_trivial(L, sub.basis)[..., None, :] @ sub.basis)[..., 0, :]  # (*batch, 2)
         turned = sub.basis @ torch.stack([-c[..., 1], c[..., 0]], dim=-1)[..., None]
         turned = turned[..., 0] / torch.linalg.vector_norm(turned, dim=-2)

@@ -16,6 +16,7 @@ With non-negative weights all three are positive semidefinite; with negative one
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ def laplacian(W: Any, kind: str | None = None, *, num_nodes: int | None = None, 
     if kind is not None:
         kind = _checks.choice(kind.replace("ised", "ized") if isinstance(kind, str) else kind, KINDS, "kind")
     if num_nodes is not None:
-        num_nodes = _checks.count(num_nodes, "num_nodes")
+        num_nodes = _checks.count(num_nodes, "num_nodes", 1, 2**62)
     if weight is not None and not isinstance(weight, str):
         raise InputError(f"weight must be the name of an edge attribute, got {weight!r}.")
     if isinstance(W, Operator):
@@ -212,9 +213,24 @@ def _from_linear_operator(L: Any) -> Operator:
     if L.dtype is not None and L.dtype.kind == "c":
         raise InputError(f"L must be real, got a LinearOperator of dtype {L.dtype}: pass its real part.")
     dtype = torch.float32 if L.dtype == np.float32 else torch.float64
-    return FunctionOperator(
-        lambda X: torch.from_numpy(np.asarray(L.matmat(X.numpy()))).to(dtype), L.shape[0], dtype=dtype
-    )
+
+    def multiply(X: Tensor) -> Tensor:
+        return torch.from_numpy(np.asarray(L.matmat(X.numpy()))).to(dtype)
+
+    return FunctionOperator(lambda X: _OfNumpy.apply(X, multiply), L.shape[0], dtype=dtype)
+
+
+class _OfNumpy(torch.autograd.Function):
+    """A product by numpy with a symmetric matrix, which passes gradients on by another."""
+
+    @staticmethod
+    def forward(ctx: Any, X: Tensor, multiply: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.multiply = multiply
+        return multiply(X.detach())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return _OfNumpy.apply(gradients[0], ctx.multiply), None
 
 
 def _operator(L: Any, *, psd: bool = False, null_vector: Tensor | None = None) -> SparseOperator:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from krylow import _checks
 from krylow._checks import InputError
 
 
@@ -38,7 +39,7 @@ def principal_angles(U_hat: Tensor, U: Tensor) -> Tensor:
     >>> torch.rad2deg(principal_angles(eye[:, :2], eye[:, 1:]))
     tensor([ 0., 90.])
     """
-    _same_space(U_hat, U)
+    _same_space(U_hat, U, finite=True)
     k = min(U.shape[-1], U_hat.shape[-1])
     cosines = torch.linalg.svdvals(U_hat.mT @ U)[..., :k].clamp(max=1)
     sines = torch.linalg.svdvals(U - U_hat @ (U_hat.mT @ U)).flip(-1)[..., :k].clamp(max=1)
@@ -51,6 +52,7 @@ def orthogonality_loss(V: Tensor) -> Tensor:
     >>> orthogonality_loss(torch.eye(3)[:, :2])
     tensor(0.)
     """
+    _same_space(V, V)
     eye = torch.eye(V.shape[-1], dtype=V.dtype, device=V.device)
     return torch.linalg.matrix_norm(V.mT @ V - eye)
 
@@ -69,7 +71,7 @@ def krylov_ceiling(V: Tensor, U: Tensor) -> Tensor:
     >>> krylov_ceiling(eye[:, :2], eye[:, 1:])
     tensor(0.5000, dtype=torch.float64)
     """
-    _same_space(V, U)
+    _same_space(V, U, finite=True)
     size = torch.linalg.vector_norm(V, dim=-2, keepdim=True)
     Q, sigma, _ = torch.linalg.svd(V / torch.where(size > 0, size, torch.ones_like(size)), full_matrices=False)
     Q = Q * (sigma > V.shape[-2] * torch.finfo(V.dtype).eps * sigma[..., :1])[..., None, :]
@@ -77,7 +79,14 @@ def krylov_ceiling(V: Tensor, U: Tensor) -> Tensor:
     return missed.square().sum(dim=(-2, -1)) / U.shape[-1]
 
 
-def _same_space(A: Tensor, B: Tensor) -> None:
+def _same_space(A: Tensor, B: Tensor, *, finite: bool = False) -> None:
+    """Check that two bases are tensors of one dtype in one space, and can be divided if ``finite``."""
+    for basis in (A, B):
+        _checks.tensor(basis, "a basis")
+        if finite:
+            _checks.finite(basis, "a basis")
+    if A.dtype != B.dtype:
+        raise InputError(f"both bases must have one dtype, got {A.dtype} and {B.dtype}: convert one with .to().")
     if A.ndim < 2 or B.ndim < 2 or A.shape[-2] != B.shape[-2]:
         raise InputError(
             f"both bases must be (*batch, n, k) with the same n, got shapes {tuple(A.shape)} and {tuple(B.shape)}."

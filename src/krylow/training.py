@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import math
@@ -30,7 +31,7 @@ from krylow.nn import UnrolledLanczos
 from krylow.operators import Operator
 
 LOSSES = ("subspace", "theory", "theory_mean")
-FORMAT = "krylow-training-3"
+FORMAT = "krylow-training-4"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +282,8 @@ class _State:
         tensors, progress = load_state(path, self.optimizer, settings)
         self.net.load_state_dict(tensors["net"])
         self.best = tensors["best"]
-        vars(self).update(progress)
+        self.best_error, self.best_epoch = progress["best_error"], progress["best_epoch"]
+        self.train, self.validation = progress["train"], progress["validation"]
 
 
 def save_state(
@@ -293,14 +295,21 @@ def save_state(
 ) -> None:
     """Write the state of a training, whole or not at all: tensors by part and name, and plain values.
 
-    Only a training with the same ``settings``, plain values too, resumes it.
+    Only a training with the same ``settings``, plain values too, resumes it. Its sha256 is part of it: what a disk or
+    a hand has changed is not resumed.
     """
     moments = {str(i): entry for i, entry in optimizer.state_dict()["state"].items()}
     flat = {f"{part}.{name}": value for part, named in tensors.items() for name, value in named.items()}
     flat |= {f"adam.{i}.{name}": torch.as_tensor(x) for i, entry in moments.items() for name, x in entry.items()}
+    flat = {name: value.detach().contiguous() for name, value in flat.items()}
     header = {"format": FORMAT, "settings": json.dumps(settings), "progress": json.dumps(progress)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, to_bytes({name: value.detach().contiguous() for name, value in flat.items()}, metadata=header))
+    write_whole(path, to_bytes(flat, metadata=header | {"sha256": _digest(flat, header)}))
+
+
+def _digest(flat: dict[str, Tensor], header: dict[str, str]) -> str:
+    content = [to_bytes(flat), header["settings"].encode(), header["progress"].encode()]
+    return hashlib.sha256(b"\0".join(content)).hexdigest()
 
 
 def load_state(
@@ -313,6 +322,8 @@ def load_state(
             flat = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
         if header.get("format") != FORMAT:
             raise InputError(f"{path} must be a training state ({FORMAT}), got {header.get('format')!r}: remove it.")
+        if header["sha256"] != _digest(flat, header):
+            raise InputError(f"{path} is damaged, its sha256 is another: remove it to start anew.")
         before, progress = json.loads(header["settings"]), json.loads(header["progress"])
     except (SafetensorError, OSError, KeyError, RecursionError, json.JSONDecodeError) as error:
         raise InputError(f"{path} is not a whole state ({error}): remove it to start anew.") from error

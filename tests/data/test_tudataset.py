@@ -73,7 +73,23 @@ def test_a_download_is_kept_and_not_repeated(tmp_path, monkeypatch):
     assert len(tudataset("TINY")) == len(tudataset("TINY")) == 3
     assert len(calls) == 1
     files = sorted(p.name for p in (tmp_path / "cache" / "krylow").rglob("*"))
-    assert files == ["TINY", "TINY_A.txt", "TINY_graph_indicator.txt"]
+    assert files == ["SHA256SUMS", "TINY", "TINY_A.txt", "TINY_graph_indicator.txt"]
+
+
+def test_a_download_that_is_not_the_known_one_is_refused(tmp_path, monkeypatch):
+    fake_pyg(monkeypatch, lambda raw: write(raw, name="PROTEINS"))
+    with pytest.raises(InputError, match=r"PROTEINS_A.txt must have the sha256 4c4b33e2"):
+        tudataset("PROTEINS")
+    assert list((tmp_path / "cache" / "krylow").iterdir()) == []
+
+
+def test_a_download_that_was_changed_later_is_refused(tmp_path, monkeypatch):
+    fake_pyg(monkeypatch, write)
+    assert len(tudataset("TINY")) == 3
+    edges = tmp_path / "cache" / "krylow" / "TINY" / "TINY_A.txt"
+    edges.write_text(EDGES.replace("6, 7", "7, 7"))
+    with pytest.raises(InputError, match="must have the sha256"):
+        tudataset("TINY")
 
 
 def test_a_failed_download_says_what_to_do_and_leaves_nothing(tmp_path, monkeypatch):

@@ -143,9 +143,9 @@ def test_only_learned_steps_have_learned_steps():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"degree": 0}, "degree must be at least 1, got 0"),
+        ({"degree": 0}, "degree must be between 1 and 10000, got 0"),
         ({"power": 1.5}, "power must be an integer, got 1.5"),
-        ({"cg_steps": -1}, "cg_steps must be at least 1, got -1"),
+        ({"cg_steps": -1}, "cg_steps must be between 1 and 10000, got -1"),
         ({"solver": "lu"}, "solver must be one of 'krylov', 'cg', 'learned_cg', got 'lu'"),
     ],
 )

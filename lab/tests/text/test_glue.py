@@ -1,9 +1,11 @@
-import builtins
+import hashlib
+import io
+import zipfile
 
 import pytest
 
 from krylow._checks import InputError
-from krylow.data import DataNotFoundError
+from krylow.data import DataNotFoundError, cache_folder
 from krylow_lab.text import glue as module
 from krylow_lab.text.glue import find_glue, glue
 
@@ -12,8 +14,11 @@ MRPC = ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("KRYLOW_DATA", str(tmp_path))
-    return tmp_path
+    data = tmp_path / "data"
+    data.mkdir()
+    monkeypatch.setenv("KRYLOW_DATA", str(data))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return data
 
 
 @pytest.fixture
@@ -65,38 +70,61 @@ def test_damaged_copies_are_refused(folder, small):
         glue("mrpc", "train")
 
 
-def test_missing_files_are_named_with_their_folder(folder, monkeypatch):
+def test_missing_files_are_named_with_their_folder(folder):
     assert find_glue("mrpc", "train") is None
     with pytest.raises(DataNotFoundError, match=r"train.tsv or train_rebuilt.tsv in .*QNLI \(KRYLOW_DATA is set\)"):
         glue("qnli", "train", download=False)
-    real = builtins.__import__
 
-    def offline(name, *args, **kwargs):
-        if name == "datasets":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
 
-    monkeypatch.setattr(builtins, "__import__", offline)
-    with pytest.raises(DataNotFoundError, match=r"pip install '\./lab'"):
-        glue("mrpc", "dev")
+def serve(monkeypatch, files, sums=None):
+    """Put files in place of what is on the network, with the sums of others if given."""
+    for name in files:
+        digest = hashlib.sha256((sums or files)[name]).hexdigest()
+        monkeypatch.setitem(module.DOWNLOADS, name, ("https://example.org/", digest))
+    monkeypatch.setattr(
+        module.urllib.request, "urlopen", lambda url, timeout: io.BytesIO(files[url.rpartition("/")[2]])
+    )
+
+
+MICROSOFT = "\ufeff" + "\n".join(
+    "\t".join(line) for line in (MRPC, ["1", "1", "2", 'a "', "b"], ["0", "3", "4", "c", "d"])
+)
+
+
+def test_mrpc_is_divided_as_glue_divides_it(folder, monkeypatch):
+    for name in ("train.tsv", "dev.tsv"):
+        monkeypatch.setitem(module._LAYOUTS["mrpc"].rows, name, 1)
+    serve(monkeypatch, {"mrpc_dev_ids.tsv": b"3\t4\n", "msr_paraphrase_train.txt": MICROSOFT.encode()})
+    assert glue("mrpc", "train").first == ('a "',)
+    assert glue("mrpc", "dev").labels == (0,)
+    monkeypatch.setattr(module.urllib.request, "urlopen", None)
+    assert glue("mrpc", "dev").second == ("d",)  # from the cache
+
+
+def test_the_labels_of_qnli_come_from_the_archive(folder, small, monkeypatch):
+    text = "index\tquestion\tsentence\tlabel\n0\twho?\tme\tentailment\n1\twhy?\tso\tnot_entailment\n"
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        for name in ("QNLI/train.tsv", "QNLI/dev.tsv"):
+            file.writestr(name, text)
+    serve(monkeypatch, {"QNLIv2.zip": archive.getvalue()})
+    assert glue("qnli", "dev").labels == (1, 0)
+
+
+def test_a_download_with_another_sum_is_refused_and_leaves_nothing(folder, monkeypatch):
+    serve(monkeypatch, {"QNLIv2.zip": b"something else"}, {"QNLIv2.zip": b"what was meant"})
+    with pytest.raises(DataNotFoundError, match=r"QNLIv2\.zip must have the sha256"):
+        glue("qnli", "dev")
+    assert not cache_folder().exists()
 
 
 def test_a_failed_download_says_where_to_put_the_files(folder, monkeypatch):
-    datasets = pytest.importorskip("datasets")
-
-    def fail(*args, **kwargs):
+    def fail(url, timeout):
         raise ConnectionError("no network")
 
-    monkeypatch.setattr(datasets, "load_dataset", fail)
-    with pytest.raises(DataNotFoundError, match=r"the download failed \(ConnectionError\).*dev.tsv in .*MRPC"):
+    monkeypatch.setattr(module.urllib.request, "urlopen", fail)
+    with pytest.raises(DataNotFoundError, match=r"the download failed \(ConnectionError.*dev.tsv in .*MRPC"):
         glue("mrpc", "dev")
-
-
-def test_what_is_fetched_has_the_same_labels(folder, monkeypatch):
-    datasets = pytest.importorskip("datasets")
-    table = {"question": ["who?"], "sentence": ["me"], "label": [0]}  # there 0 is entailment
-    monkeypatch.setattr(datasets, "load_dataset", lambda path, name, split: table if split == "validation" else None)
-    assert glue("qnli", "dev").labels == (1,)
 
 
 def test_names_and_splits_are_checked(folder):
@@ -132,3 +160,16 @@ def test_no_question_of_qnlis_dev_is_in_the_rebuilt_train():
     assert sum(train.labels) == 12988
     assert not set(train.first) & set(dev.first)
     assert train.source == "QNLI rebuilt train, 25,548 rows"
+
+
+@pytest.mark.data
+def test_the_real_mrpc_is_made_of_microsofts_files(tmp_path, monkeypatch):
+    source = find_glue("mrpc", "train")
+    if source is None or not (source.parent / "msr_paraphrase_train.txt").is_file():
+        pytest.skip("KRYLOW_DATA does not name a folder with Microsoft's files in MRPC")
+    own = {"mrpc_dev_ids.tsv": "dev_ids.tsv", "msr_paraphrase_train.txt": "msr_paraphrase_train.txt"}
+    files = {name: (source.parent / file).read_bytes() for name, file in own.items()}
+    monkeypatch.setattr(
+        module.urllib.request, "urlopen", lambda url, timeout: io.BytesIO(files[url.rpartition("/")[2]])
+    )
+    assert module._mrpc()["train.tsv"] == source.read_bytes()

@@ -103,7 +103,7 @@ def load_family(
     >>> load_family("sbm").counts
     (30, 10, 10)
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(_checks.count(seed, "seed", -(2**63), 2**64 - 1))
     name = os.fspath(source)
     folder = isinstance(source, os.PathLike) or "/" in name or os.sep in name or _is_own_folder(name)
     if name == "sbm" and not folder:
@@ -133,7 +133,7 @@ def split_family(name: str, graphs: Tensor, *, generator: torch.Generator | None
     Training takes the floor of 60 %, validation and test halve the rest, and test takes what is odd. ``generator``
     shuffles; None: a fresh one with seed 0.
     """
-    graphs = _checks.square(graphs, "graphs")
+    graphs = _checks.square(_checks.tensor(graphs, "graphs", floating=False), "graphs")
     if graphs.ndim != 3 or len(graphs) < 3:
         raise InputError(f"graphs must be (count, n, n) with at least 3 to split, got shape {tuple(graphs.shape)}.")
     generator = _seeded(generator)
@@ -164,7 +164,7 @@ def read_folder(
                 f"the graphs of a folder must have one size, got {graphs[0].shape[0]} nodes in {files[0].name} and "
                 f"{graph.shape[0]} in {file.name}: cut them with krylow.data.connected_subgraphs()."
             )
-    return torch.stack(graphs).to(torch.get_default_dtype() if dtype is None else dtype)
+    return torch.stack(graphs).to(_checks.dtype(dtype))
 
 
 def _read_dense(file: Path, max_size: int | str | None) -> Tensor:
@@ -176,7 +176,7 @@ def _read_dense(file: Path, max_size: int | str | None) -> Tensor:
 
 
 def _seeded(generator: torch.Generator | None) -> torch.Generator:
-    return torch.Generator().manual_seed(0) if generator is None else generator
+    return _checks.generator(generator) or torch.Generator().manual_seed(0)
 
 
 def _known() -> str:
@@ -248,9 +248,7 @@ def sbm(
     for what, p in (("p_in", p_in), ("p_out", p_out)):
         if not 0 <= p <= 1:
             raise InputError(f"{what} must be a probability, between 0 and 1, got {p!r}.")
-    dtype = torch.get_default_dtype() if dtype is None else dtype
-    if dtype not in (torch.float32, torch.float64):
-        raise InputError(f"dtype must be torch.float32 or torch.float64, got {dtype}.")
+    dtype = _checks.dtype(dtype)
     generator = _seeded(generator)
     device = generator.device
     i, j = torch.triu_indices(n, n, offset=1)
@@ -270,7 +268,7 @@ def sbm_labels(n: int, communities: int) -> Tensor:
     >>> sbm_labels(7, 3)
     tensor([0, 0, 0, 1, 1, 2, 2])
     """
-    n = _checks.count(n, "n")
+    n = _checks.count(n, "n", 1, 2**31)
     communities = _checks.count(communities, "communities", 1, n, hint=" (the number of nodes)")
     return torch.arange(n) * communities // n
 
@@ -337,7 +335,7 @@ def connected_subgraphs(
             f"size must be at most the number of connected nodes of some graph, got {size}, while the largest "
             f"connected component of {len(graphs)} graphs has {largest} nodes."
         )
-    return torch.stack(kept).to(torch.get_default_dtype() if dtype is None else dtype)
+    return torch.stack(kept).to(_checks.dtype(dtype))
 
 
 def _to_csr(graph: Any, index: int) -> scipy.sparse.csr_array:

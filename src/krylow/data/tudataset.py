@@ -14,6 +14,7 @@ loader keeps its processed form.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import tempfile
@@ -62,6 +63,12 @@ def find_folder(name: str, files: tuple[str, ...]) -> Path | None:
 
 #: What a whole copy holds, for the data sets we have results on: graphs, nodes, lines of the edge list.
 COUNTS = {"PROTEINS": (1113, 43471, 162088)}
+#: The sha256 of the files of a download, for the same; those of other data sets are kept beside them in ``SUMS``.
+SHA256 = {
+    "PROTEINS_A.txt": "4c4b33e272fc95cac6d27ed6d5d12b9a852c8610e91fff59f8f0dbdd5a20df67",
+    "PROTEINS_graph_indicator.txt": "8d4ff1e852a5c28561e9bffb44cf9490bc552b13a3b6156dd12dc7f44e9afc4a",
+}
+SUMS = "SHA256SUMS"
 
 
 def tudataset(name: str, *, download: bool = True) -> list[scipy.sparse.csr_array]:
@@ -69,8 +76,9 @@ def tudataset(name: str, *, download: bool = True) -> list[scipy.sparse.csr_arra
 
     Looked for in ``$KRYLOW_DATA/NAME/``, then in the cache ``$XDG_CACHE_HOME/krylow``, then downloaded into the
     cache by PyG's ``TUDataset``. Graphs are undirected and unweighted: an edge listed in either direction counts once,
-    self-loops are dropped, and labels and attributes are not read. No checksums are published for the collection;
-    what is checked is that the files agree with each other and, for PROTEINS, the number of graphs, nodes and edges.
+    self-loops are dropped, and labels and attributes are not read. No checksums are published for the collection: a
+    download of PROTEINS must have the sha256 that is known here, that of another data set is written down beside it
+    (``SHA256SUMS``) and must stay as it is. The files must agree with each other.
 
     Parameters
     ----------
@@ -92,6 +100,8 @@ def tudataset(name: str, *, download: bool = True) -> list[scipy.sparse.csr_arra
         folder = _download(name, files)
     if folder is None:
         raise _missing(name, files, "downloading was not allowed")
+    if folder.is_relative_to(cache_folder()):
+        _check_sums(folder, files)
     return read_tudataset(folder, name)
 
 
@@ -168,12 +178,29 @@ def _download(name: str, files: tuple[str, ...]) -> Path:
             raw = Path(TUDataset(scratch, name).raw_dir)
         except Exception as error:  # whatever the network, the server or the archive did, the way out is the same
             raise _missing(name, files, f"the download failed ({type(error).__name__}: {error})") from error
+        _check_sums(raw, files)
+        sums = "".join(f"{_sha256(raw / file)}  {file}\n" for file in files if (raw / file).is_file())
+        (raw / SUMS).write_text(sums, encoding="utf-8")
         with contextlib.suppress(OSError):  # another process may have been faster; its copy is as good
             os.replace(raw, target)
     folder = find_folder(name, files)
     if folder is None:
         raise _missing(name, files, f"what was downloaded to {target} is not whole: remove it")
     return folder
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _check_sums(folder: Path, files: tuple[str, ...]) -> None:
+    """Refuse downloaded files whose sha256 is not the one that is known, or that was written down beside them."""
+    listed = folder / SUMS
+    lines = listed.read_text(encoding="utf-8", errors="replace").splitlines() if listed.is_file() else []
+    known = {name: digest for digest, _, name in (line.partition("  ") for line in lines)} | SHA256
+    for file in files:
+        if (folder / file).is_file() and _sha256(folder / file) != known.get(file, _sha256(folder / file)):
+            raise InputError(f"{folder / file} must have the sha256 {known[file]}: remove the folder, fetch it again.")
 
 
 def _missing(name: str, files: tuple[str, ...], why: str) -> DataNotFoundError:

@@ -14,7 +14,7 @@ import scipy.sparse
 from krylow._checks import InputError
 from krylow.io.columns import Columns
 from krylow.io.files import Limit, archive_size, attempt, decode, limit_of, load, read_bytes
-from krylow.io.matrices import ROW_BYTES, edge_index, read_sparse
+from krylow.io.matrices import ROW_BYTES, edge_index, read_sparse, whole_rows
 from krylow.io.networks import library
 from krylow.io.text import Edges, parse_edge_list
 
@@ -29,9 +29,7 @@ def read_npz(content: bytes, limit: Limit, columns: Columns) -> Any:
                 shape = tuple(arrays["adj_shape"].tolist())
                 limit.check(ROW_BYTES * max(shape), f"a matrix of shape {shape}")
                 parts = [arrays[f"adj_{name}"] for name in ("data", "indices", "indptr")]
-                W = scipy.sparse.csr_array(tuple(parts), shape=shape)
-                W.check_format(full_check=True)
-                return W
+                return whole_rows(scipy.sparse.csr_array(tuple(parts), shape=shape))
             if "edge_index" in arrays:
                 key = next((name for name in (columns.attribute, "edge_weight") if name in arrays), None)
                 n = int(arrays["num_nodes"]) if "num_nodes" in arrays else None

@@ -187,6 +187,8 @@ class LowPassAttention(nn.Module):
         """
         features = x if graph_features is None else graph_features
         self._check_shapes(x, features)
+        if key_padding_mask is not None:
+            _checks.tensor(key_padding_mask, "key_padding_mask", floating=False)
         x = _checks.tokens(x, self.value.weight.dtype, "tokens")
         features = x if graph_features is None else _checks.tokens(features, x.dtype, "graph_features")
         with torch.autocast(x.device.type, enabled=False):  # eigenvectors need more digits than half precision has
@@ -267,6 +269,8 @@ class LowPassAttention(nn.Module):
         return bool(literal)
 
     def _check_shapes(self, x: Tensor, features: Tensor) -> None:
+        _checks.tensor(x, "tokens", floating=False)
+        _checks.tensor(features, "graph_features", floating=False)
         if x.ndim not in (2, 3) or x.shape[-1] != self.embed_dim:
             raise InputError(f"tokens must be (batch, n, {self.embed_dim}), got shape {tuple(x.shape)}.")
         if x.numel() == 0:

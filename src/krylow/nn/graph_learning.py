@@ -183,8 +183,11 @@ class GraphLearning(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> TokenGraph:
         """Return the graph over the tokens ``x``; ``mask`` ``(*batch, n)`` is False for padding."""
-        x = _checks.tokens(x, self.R.dtype, "the tokens of a graph")
-        x = _checks.token_size(without_padding(x, mask), "the tokens of a graph")
+        what = "the tokens of a graph"
+        x = _checks.tokens(_checks.tensor(x, what, floating=False), self.R.dtype, what)
+        if x.ndim < 2 or x.shape[-1] != self.embed_dim:
+            raise InputError(f"{what} must be (*batch, n, {self.embed_dim}), got shape {tuple(x.shape)}.")
+        x = _checks.token_size(without_padding(x, mask), what)
         with torch.autocast(x.device.type, enabled=False):  # distances need more digits than half precision has
             return self._graph(x, mask)
 

@@ -52,6 +52,7 @@ class _GraphFilter(nn.Module):
         batch
             ``(nodes,)`` the graph of each node, ascending, as of PyG's ``Batch``. Every graph is filtered on its own.
         """
+        _checks.tensor(x, "x")
         is_index = isinstance(graph, Tensor) and not graph.is_floating_point() and graph.shape[:1] == (2,)
         if not is_index or graph.ndim != 2:
             if edge_weight is not None or batch is not None:
@@ -60,6 +61,8 @@ class _GraphFilter(nn.Module):
         if x.ndim != 2:
             raise InputError(f"x must be (nodes, channels) beside an edge_index, got shape {tuple(x.shape)}.")
         weight = torch.ones(graph.shape[1], dtype=x.dtype, device=x.device) if edge_weight is None else edge_weight
+        if batch is not None and _checks.tensor(batch, "batch", floating=False).dtype != torch.int64:
+            raise InputError(f"batch must be whole numbers, torch.int64, got {batch.dtype}.")
         if batch is None or (batch.numel() and int(batch.max()) == 0):
             return self._filtered(laplacian((graph, weight), self.kind, num_nodes=len(x)), x)
         if batch.shape != x.shape[:1] or bool((batch.diff() < 0).any()):

@@ -41,6 +41,8 @@ class Probe(nn.Module):
         return {}
 
 
+#: Largest degree, power and number of steps or roots: beyond, a start would take days, and Ctrl-C is all that ends it.
+MOST = 10**4
 #: First value of the unconstrained learned steps of conjugate gradients: a softplus near 0, so that z is left as it is.
 NEAR_ZERO = -6.0
 
@@ -89,9 +91,9 @@ class InversePolynomialProbe(Probe):
         self, degree: int = 7, power: int = 3, cg_steps: int = 10, solver: str = "krylov", scaled: bool = True
     ) -> None:
         super().__init__()
-        self.degree = _checks.count(degree, "degree")
-        self.power = _checks.count(power, "power")
-        self.cg_steps = _checks.count(cg_steps, "cg_steps")
+        self.degree = _checks.count(degree, "degree", 1, MOST)
+        self.power = _checks.count(power, "power", 1, MOST)
+        self.cg_steps = _checks.count(cg_steps, "cg_steps", 1, MOST)
         self.solver = _checks.choice(solver, ("krylov", "cg", "learned_cg"), "solver")
         self.scaled = bool(scaled)
         self.scale_invariant = self.scaled
@@ -213,7 +215,7 @@ class RootProbe(Probe):
 
     def __init__(self, count: int, low: float = 0.5, high: float = 2.5) -> None:
         super().__init__()
-        self.count = _checks.count(count, "count")
+        self.count = _checks.count(count, "count", 1, MOST)
         self.low, self.high = _checks.positive(low, "low"), _checks.positive(high, "high")
         if not low < high:
             raise InputError(f"low must be below high, got [{low}, {high}].")

@@ -35,6 +35,8 @@ FORMAT = "krylow-unrolled-lanczos-1"
 PROBES = {probe.__name__: probe for probe in (GaussianProbe, InversePolynomialProbe, RootProbe)}
 #: The options of a network that are numbers of parameters.
 LENGTHS = ("m", "degree", "count")
+#: The most layers: parameters of far more would only be an allocation that fails.
+MOST_STEPS = 10**7
 SHIPPED = Path(__file__).parent.parent / "weights"
 #: The parametrisations of the gammas, and where each starts.
 FIRST_UPSILON = {"square": 0.01, "sigmoid": 7.0}
@@ -103,8 +105,12 @@ class UnrolledLanczos(nn.Module):
     ) -> None:
         super().__init__()
         self.k = _checks.count(k, "k")
-        self.m = _checks.count(2 * k if m is None else m, "m")
+        self.m = _checks.count(2 * self.k if m is None else m, "m")
+        if not self.k <= self.m <= MOST_STEPS:
+            raise InputError(f"m must be between k = {self.k} and {MOST_STEPS} steps, got {self.m}.")
         self.probe = InversePolynomialProbe() if probe is None else probe
+        if not isinstance(self.probe, Probe):
+            raise InputError(f"probe must be a krylow.nn.Probe, got {probe!r}.")
         self.gammas = _checks.choice(gammas, tuple(FIRST_UPSILON), "gammas")
         init = float(FIRST_UPSILON[gammas] if init is None else init)
         self.upsilon1 = nn.Parameter(torch.full((self.m,), init))

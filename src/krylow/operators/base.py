@@ -80,7 +80,9 @@ class Operator(ABC):
         psd: bool = False,
     ) -> None:
         self.batch_shape = torch.Size(batch_shape)
-        self.n = n
+        self.n = _checks.count(n, "n")
+        if dtype not in (torch.float32, torch.float64):
+            raise InputError(f"an operator must be torch.float32 or torch.float64, got {dtype}.")
         self.dtype = dtype
         self.device = device
         self.mask = mask
@@ -338,7 +340,10 @@ class Operator(ABC):
             else:
                 raise InputError(f"to() takes a torch.dtype and a device, got {value!r}.")
         dtype = self.dtype if dtype is None else dtype
-        device = self.device if device is None else torch.device(device)
+        try:
+            device = self.device if device is None else torch.device(device)
+        except (RuntimeError, TypeError) as error:
+            raise InputError(f"to() takes a device that torch knows, got {device!r} ({error}).") from None
         if dtype not in (torch.float32, torch.float64):
             raise InputError(f"an operator must be torch.float32 or torch.float64, got {dtype}.")
         return self if (dtype, device) == (self.dtype, self.device) else self._to(dtype, device)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from krylow import _checks
+from krylow._checks import InputError
 from krylow.operators.base import Operator
 
 
@@ -33,6 +34,7 @@ class DenseOperator(Operator):
             matrix = _checks.numbers(matrix, "a matrix")
         if not matrix.is_floating_point():
             matrix = _checks.floating(matrix, "a matrix")
+        _checks.square(matrix, "a matrix")
         super().__init__(tuple(matrix.shape[:-2]), matrix.shape[-1], matrix.dtype, matrix.device, mask=mask, psd=psd)
         self.matrix = matrix
 
@@ -102,7 +104,9 @@ class DiagonalOperator(Operator):
     """
 
     def __init__(self, eigenvalues: Tensor, *, bounds: tuple[Tensor, Tensor] | None = None, psd: bool = False) -> None:
-        shape = eigenvalues.shape
+        shape = _checks.tensor(eigenvalues, "eigenvalues").shape
+        if not shape:
+            raise InputError("eigenvalues must be (*batch, n), got a number.")
         super().__init__(tuple(shape[:-1]), shape[-1], eigenvalues.dtype, eigenvalues.device, psd=psd)
         self.eigenvalues = eigenvalues
         batch = shape[:-1]

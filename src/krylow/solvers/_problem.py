@@ -10,12 +10,13 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from krylow import _checks
 from krylow._checks import InputError
 from krylow._floor import PROOF_LIMIT
 from krylow._memory import empty
@@ -163,6 +164,16 @@ class Solver(ABC):
     takes_cutoff: ClassVar[bool] = False
     #: Whether a warm start joins its first block.
     takes_start: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the settings that are numbers, and keep them as plain ones."""
+        for setting in fields(self):  # type: ignore[arg-type]  # every solver is a dataclass
+            value, kind = getattr(self, setting.name), str(setting.type)
+            if kind.startswith("int") and value is not None:
+                value = _checks.count(value, setting.name, int(kind != "int"))
+            elif kind == "float":
+                value = _checks.number(value, setting.name)
+            object.__setattr__(self, setting.name, value)  # the dataclasses are frozen
 
     @abstractmethod
     def solve(self, problem: Problem) -> Ritz:

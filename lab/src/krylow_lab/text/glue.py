@@ -1,15 +1,19 @@
-"""GLUE's pairs of sentences, MRPC and QNLI: from a local folder, or through the ``datasets`` package.
+"""GLUE's pairs of sentences, MRPC and QNLI: from a local folder, or downloaded and checked by their sha256.
 
 Looked for in ``$KRYLOW_DATA/MRPC`` and ``$KRYLOW_DATA/QNLI`` (see :mod:`krylow.data.tudataset`), as the files GLUE
 itself ships: ``train.tsv`` and ``dev.tsv``, without quoting. The test splits have no public labels and are not read.
-Where the official training file of QNLI is missing, ``train_rebuilt.tsv`` may replace it, and :attr:`TextPairs.source`,
-which is shown with every number, says so.
+What is downloaded goes to the cache in the same form. Where the official training file of QNLI is missing,
+``train_rebuilt.tsv`` may replace it, and :attr:`TextPairs.source`, which is shown with every number, says so.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
+import io
 import os
+import urllib.request
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +21,8 @@ from pathlib import Path
 from krylow import _checks
 from krylow._checks import InputError
 from krylow.data.tudataset import VARIABLE, DataNotFoundError, cache_folder, data_folder
-from krylow_lab._extras import install_line
+from krylow.io.atomic import write_whole
+from krylow.io.files import decode, read_bytes
 
 SPLITS = ("train", "dev")
 
@@ -96,8 +101,10 @@ def find_glue(name: str, split: str) -> Path | None:
 def _read(path: Path, layout: _Layout) -> TextPairs:
     """Read a file, quoting off (a quotation mark is a letter there) and a byte order mark skipped."""
     first, second, labels = [], [], []
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        lines = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+    lines = csv.DictReader(
+        io.StringIO(decode(read_bytes(path), str(path)), newline=""), delimiter="\t", quoting=csv.QUOTE_NONE
+    )
+    try:
         if not set(layout.columns) <= set(lines.fieldnames or ()):
             raise InputError(f"{path} must have the columns {layout.columns}, got {lines.fieldnames}.")
         for number, line in enumerate(lines, 2):
@@ -110,6 +117,8 @@ def _read(path: Path, layout: _Layout) -> TextPairs:
             first.append(a)
             second.append(b)
             labels.append(layout.labels[label])
+    except csv.Error as error:
+        raise InputError(f"{path} must hold lines of text: {error}.") from None
     expected = layout.rows[path.name]
     if len(labels) != expected:
         raise InputError(f"{path} must have {expected} rows, got {len(labels)}: fetch a whole copy.")
@@ -121,21 +130,52 @@ def _source(layout: _Layout, file: str) -> str:
     return f"{layout.folder} {what}, {layout.rows[file]:,} rows"
 
 
+#: What is downloaded, and the sha256 of each file: GLUE's own copies.
+_GLUE, _SENTEVAL = "https://dl.fbaipublicfiles.com/glue/data/", "https://dl.fbaipublicfiles.com/senteval/senteval_data/"
+DOWNLOADS = {
+    "mrpc_dev_ids.tsv": (_GLUE, "971d7767d81b997fd9060ade0ec23c4fc31cbb226a55d1bd4a1bac474eb81dc7"),
+    "msr_paraphrase_train.txt": (_SENTEVAL, "60a9b09084528f0673eedee2b69cb941920f0b8cd0eeccefc464a98768457f89"),
+    "QNLIv2.zip": (_GLUE, "e634e78627a29adaecd4f955359b22bf5e70f2cbd93b493f2d624138a0c0e5f5"),
+}
+
+
 def _fetch(name: str, split: str, layout: _Layout) -> TextPairs:
-    """Load a split through the ``datasets`` package, which keeps it in a cache of its own."""
+    """Download a data set into the cache, and read the split from there."""
     try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise _missing(layout, split, f"fetching it needs datasets: {install_line()}") from error
-    try:
-        table = load_dataset("nyu-mll/glue", name, split={"train": "train", "dev": "validation"}[split])
-    except Exception as error:  # whatever the network or the server did, the way out is the same
-        raise _missing(layout, split, f"the download failed ({type(error).__name__})") from error
-    sentences = ("sentence1", "sentence2") if name == "mrpc" else ("question", "sentence")
-    first, second = (tuple(table[column]) for column in sentences)
-    # There "equivalent" is 1, but "entailment" is 0.
-    labels = tuple(int(label) if name == "mrpc" else 1 - int(label) for label in table["label"])
-    return TextPairs(first, second, labels, _source(layout, layout.files[split][0]))
+        files = _mrpc() if name == "mrpc" else _qnli()
+    except (OSError, zipfile.BadZipFile) as error:  # whatever the network or the server did, the way out is the same
+        raise _missing(layout, split, f"the download failed ({type(error).__name__}: {error})") from error
+    folder = cache_folder() / layout.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, content in files.items():
+        write_whole(folder / file, content)
+    return _read(folder / layout.files[split][0], layout)
+
+
+def _mrpc() -> dict[str, bytes]:
+    """Return the training and the development file, divided as GLUE divides Microsoft's training file."""
+    dev = {tuple(line.split("\t")) for line in _download("mrpc_dev_ids.tsv").decode().splitlines()}
+    header, *rows = _download("msr_paraphrase_train.txt").decode("utf-8-sig").strip().splitlines()
+    parts = {"train.tsv": [header], "dev.tsv": [header]}
+    for row in rows:
+        parts["dev.tsv" if tuple(row.split("\t")[1:3]) in dev else "train.tsv"].append(row)
+    return {file: "".join(f"{line}\n" for line in lines).encode() for file, lines in parts.items()}
+
+
+def _qnli() -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(_download("QNLIv2.zip"))) as archive:
+        return {file: archive.read(f"QNLI/{file}") for file in ("train.tsv", "dev.tsv")}
+
+
+def _download(file: str) -> bytes:
+    """Return a file from its address, if it is the one whose sha256 is known."""
+    address, expected = DOWNLOADS[file]
+    with urllib.request.urlopen(address + file, timeout=60) as answer:
+        content: bytes = answer.read(1 << 26)
+    found = hashlib.sha256(content).hexdigest()
+    if found != expected:
+        raise OSError(f"{file} must have the sha256 {expected}, got {found}")
+    return content
 
 
 def _missing(layout: _Layout, split: str, why: str) -> DataNotFoundError:

@@ -126,7 +126,7 @@ def glove_embedding(tokenizer: Tokenizer, embed_dim: int, *, generator: torch.Ge
         )
     import importlib
 
-    parquet = importlib.import_module("pyarrow.parquet")  # comes with datasets
+    parquet = importlib.import_module("pyarrow.parquet")
     root = Path(importlib.import_module(GLOVE_PACKAGE).ROOT)
     vectors = np.load(root / "glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)  # (400000, 50)
     width = vectors.shape[1]
