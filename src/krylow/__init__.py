@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from krylow.cuts import Fiedler, Partition, fiedler, partition
     from krylow.density import SpectralDensity, spectral_density
     from krylow.distances import effective_resistance
+    from krylow.encoding import Encoded, encode
     from krylow.filtering import Filtered, filter, filtered
     from krylow.graph import laplacian
     from krylow.nn import load
@@ -25,6 +26,7 @@ __version__ = "0.2.0"
 
 _HOME = {
     "Certificate": "krylow.certificate",
+    "Encoded": "krylow.encoding",
     "Fiedler": "krylow.cuts",
     "Filtered": "krylow.filtering",
     "InputError": "krylow._checks",
@@ -33,6 +35,7 @@ _HOME = {
     "Status": "krylow.certificate",
     "Subspace": "krylow.result",
     "effective_resistance": "krylow.distances",
+    "encode": "krylow.encoding",
     "fiedler": "krylow.cuts",
     "filter": "krylow.filtering",
     "filtered": "krylow.filtering",
@@ -47,6 +50,7 @@ _MODULES = ("data", "distributed", "losses", "metrics", "nn", "operators", "plot
 
 __all__ = [
     "Certificate",
+    "Encoded",
     "Fiedler",
     "Filtered",
     "InputError",
@@ -57,6 +61,7 @@ __all__ = [
     "data",
     "distributed",
     "effective_resistance",
+    "encode",
     "fiedler",
     "filter",
     "filtered",

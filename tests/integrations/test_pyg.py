@@ -317,11 +317,11 @@ def test_one_small_graph_is_encoded_as_in_a_batch(name, output):
 
 def test_graphs_of_nearly_one_size_share_a_batch_and_memory_is_bounded():
     sizes = sorted([30, 31, 33, 36, 37, 60, 60, 701, 900])
-    groups = list(pyg._groups(sizes, 5))
+    groups = list(_union.groups(sizes, 5))
     assert [sizes[a:b] for a, b in groups] == [[30, 31, 33, 36], [37], [60, 60], [701], [900]]
-    assert [(a, b) for a, b in pyg._groups([3, 3, 4, 5, 6, 6], 6)] == [(0, 2), (2, 3), (3, 4), (4, 6)]
-    assert [b - a for a, b in pyg._groups([700] * 80, 5)] == [34, 34, 12]  # 128 MiB in float64
-    assert list(pyg._groups([], 5)) == []
+    assert [(a, b) for a, b in _union.groups([3, 3, 4, 5, 6, 6], 6)] == [(0, 2), (2, 3), (3, 4), (4, 6)]
+    assert [b - a for a, b in _union.groups([700] * 80, 5)] == [34, 34, 12]  # 128 MiB in float64
+    assert list(_union.groups([], 5)) == []
 
 
 def test_it_is_a_transform_like_any_other():

@@ -36,6 +36,7 @@ NOTHING_WRITTEN = "interrupted: nothing was written."
 
 #: How each optional package is installed; other distributions add theirs.
 EXTRAS = {
+    "pyarrow": install_line("encode"),
     "sklearn": install_line("sklearn"),
     "torch_geometric": install_line("pyg"),
 }

@@ -13,10 +13,8 @@ tensor([[ 0.7071,  0.0000],
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from copy import copy
-from dataclasses import dataclass
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -25,10 +23,9 @@ from torch import Tensor
 
 from krylow import _checks
 from krylow._checks import InputError
-from krylow.api import METHODS, subspace
-from krylow.graph import laplacian
-from krylow.integrations._frequencies import fixed_signs, missing_extra, unconverged, without_trivial, zero_frequency
-from krylow.operators import DenseOperator, Operator, SparseOperator
+from krylow.api import METHODS
+from krylow.integrations._frequencies import fixed_signs, missing_extra, without_trivial, zero_frequency
+from krylow.integrations._union import Graphs, low_frequencies
 
 try:
     from torch_geometric.data import Data
@@ -39,18 +36,8 @@ except ModuleNotFoundError as error:
     raise missing_extra(__name__, "torch_geometric", "pyg") from error
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """How graphs are put together."""
-
-    dense_limit: int = 700  # larger graphs stay sparse and are treated one at a time; up to here decomposing is fastest
-    small: int = 128  # single graphs below this size are decomposed by numpy
-    padding: float = 0.2  # graphs up to this part larger than a batch's smallest are padded into the same batch
-    batch_entries: int = 2**24  # most entries of one dense batch
-    asymmetry: float = 1e-12  # relative difference between a graph's two directions from which on entries are compared
-
-
-_SETTINGS = _Settings()
+#: Single graphs below this size are decomposed by numpy.
+_SMALL = 128
 
 
 @functional_transform("add_low_frequency_pe")
@@ -160,37 +147,17 @@ class AddLowFrequencyPE(BaseTransform):
             return [alone if coins is None else alone * (2 * coins[0] - 1).to(alone)]
         found: dict[int, Tensor] = {}
         for kind in sorted({part.kind for part in parts}):
-            alike = sorted((i for i, part in enumerate(parts) if part.kind == kind), key=lambda i: parts[i].n)
-            union = _Union([parts[i] for i in alike])
-            for first, last in _groups([parts[i].n for i in alike], self.k + 1):
-                members = alike[first:last]
-                encodings = self._of_group(union, first, last).to(parts[members[0]].dtype)  # (g, n, k or 1)
+            alike = [i for i, part in enumerate(parts) if part.kind == kind]
+            for group in low_frequencies(_joined([parts[i] for i in alike]), self.k, method=self.method, tol=self.tol):
+                if group.advice:
+                    warnings.warn(group.advice, stacklevel=4)
+                members = [alike[i] for i in group.members.tolist()]
+                encodings = self._shown(group.basis).to(parts[members[0]].dtype)  # (g, n, k or 1)
                 if coins is not None:
                     encodings = encodings * (2 * coins[members] - 1)[:, None].to(encodings)
                 for i, pe in zip(members, encodings.unbind(), strict=True):
                     found[i] = pe[: parts[i].n].clone()  # not a view, which would keep, and save, the whole batch
         return [found[i] for i in range(len(graphs))]
-
-    def _of_group(self, union: _Union, first: int, last: int) -> Tensor:
-        """Return the encodings of graphs of nearly one size with fixed signs, ``(g, n, k or 1)``."""
-        width = self.k if self.output == "vectors" else 1
-        least, n = union.sizes[first], union.sizes[last - 1]
-        if n == 0:
-            return union.values.new_zeros(last - first, 0, width)
-        k, alone = min(self.k + 1, least), n > _SETTINGS.dense_limit
-        L = union.sparse_laplacian(first) if alone else union.dense_laplacian(first, last)
-        method = "exact" if self.method == "auto" and not alone else self.method
-        found = subspace(L, k, method=method, tol=self.tol)
-        advice = unconverged(found)
-        if advice:
-            warnings.warn(f"the low frequencies of a graph of {n} nodes are inaccurate. {advice}", stacklevel=5)
-        basis, theta = (x[None] if alone else x for x in (found.basis, found.ritz_values))
-        if union.signed:  # the trivial vector may be anywhere in the spectrum: as PyG, drop the lowest
-            basis = basis[..., 1:]
-        else:
-            zero = zero_frequency(n, L.dtype)
-            basis, _ = without_trivial(basis, theta, union.trivial(first, last, basis.dtype), zero)
-        return self._shown(basis)
 
     def _of_small(self, part: _Graph) -> Tensor | None:
         """Return the same of one small graph, ``(n, k or 1)``; None where it is not small, or unusual in any way.
@@ -224,7 +191,7 @@ class _Graph(NamedTuple):
     edge_index: Tensor
     weight: Tensor | None
     n: int
-    kind: tuple[bool, bool, str, str]  # graphs that differ here cannot share a batch
+    kind: tuple[bool, str, str]  # graphs that differ here cannot share a batch
 
     @property
     def dtype(self) -> torch.dtype:
@@ -237,28 +204,35 @@ def _read(data: Data) -> _Graph:
     n = data.num_nodes if n is None else n
     if index is None or n is None:
         raise InputError("a graph must have an edge_index and num_nodes, got a Data without: set both.")
-    signed = False
     if weight is not None:
         weight = _checks.finite(_checks.floating(weight, "edge_weight"), "edge_weight")
         if weight.shape != index.shape[1:]:
             raise InputError(f"edge_weight must be ({index.shape[1]},), got shape {tuple(weight.shape)}.")
-        signed = bool((weight < 0).any())
-    kind = (weight is not None, signed, "" if weight is None else str(weight.dtype), str(index.device))
+    kind = (weight is not None, "" if weight is None else str(weight.dtype), str(index.device))
     return _Graph(index, weight, n, kind)
+
+
+def _joined(parts: list[_Graph]) -> Graphs:
+    index, weights = torch.cat([part.edge_index for part in parts], dim=1), [part.weight for part in parts]
+    sizes, counts = [part.n for part in parts], [part.edge_index.shape[1] for part in parts]
+    weight = None if weights[0] is None else torch.cat([each for each in weights if each is not None])
+    return Graphs(index, weight, *torch.tensor([sizes, counts], device=index.device))
 
 
 def _small_spectrum(part: _Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Return all frequencies, their vectors and the degrees of a small undirected graph on the host, in float64.
 
-    None where it is none: what is wrong with it, or has to be looked at closely, :class:`_Union` says.
+    None where it is none: what is wrong with it, or has to be looked at closely, :func:`low_frequencies` says.
     """
-    n, (_, signed, _, device) = part.n, part.kind
-    if not 0 < n < _SETTINGS.small or signed or device != "cpu" or part.edge_index.dtype != torch.int64:
+    n, (_, _, device) = part.n, part.kind
+    if not 0 < n < _SMALL or device != "cpu" or part.edge_index.dtype != torch.int64:
         return None
     row, col = part.edge_index.numpy()
     if row.size and not (min(row.min(), col.min()) >= 0 and max(row.max(), col.max()) < n):
         return None
     weight = None if part.weight is None else part.weight.detach().numpy()
+    if weight is not None and (weight < 0).any():
+        return None
     W = np.bincount(n * row + col, weight, n * n).reshape(n, n).astype(np.float64, copy=False)
     W.flat[:: n + 1] = 0
     if not np.array_equal(W, W.T):
@@ -269,87 +243,3 @@ def _small_spectrum(part: _Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray] |
     L.flat[:: n + 1] = 1
     theta, vectors = np.linalg.eigh(L)
     return theta, vectors, degree
-
-
-def _groups(sizes: list[int], k: int) -> Iterator[tuple[int, int]]:
-    """Yield first and last + 1 of the graphs of one batch: of nearly one size, and with as many columns."""
-    start = 0
-    for end in range(1, len(sizes) + 1):
-        if end < len(sizes):
-            least, n = sizes[start], sizes[end]
-            near = n == least or (k <= least and n <= (1 + _SETTINGS.padding) * least)
-            if near and n <= _SETTINGS.dense_limit and (end - start + 1) * n**2 <= _SETTINGS.batch_entries:
-                continue
-        yield start, end
-        start = end
-
-
-class _Union:
-    """The disjoint union of graphs, ordered by size, as entries of PyG's normalised Laplacian off the diagonal."""
-
-    def __init__(self, parts: list[_Graph]) -> None:
-        index = torch.cat([part.edge_index for part in parts], dim=1)
-        weights = [part.weight for part in parts if part.weight is not None]
-        weight = torch.cat(weights) if weights else torch.ones(index.shape[1], device=index.device)
-        self.sizes = [part.n for part in parts]
-        self.signed = parts[0].kind[1]
-        self.size = torch.tensor(self.sizes, device=index.device)
-        self.nodes = [0, *accumulate(self.sizes)]
-        self.edges = [0, *accumulate(part.edge_index.shape[1] for part in parts)]
-        self.graph = torch.repeat_interleave(torch.tensor(self.edges, device=index.device).diff())
-        if bool((index >= self.size[self.graph]).any()) or bool((index < 0).any()):
-            raise InputError("an edge_index must hold nodes 0 to num_nodes - 1, got others: set num_nodes.")
-        self.index = index
-        row, col = index + torch.tensor(self.nodes, device=index.device)[self.graph]
-        weight = torch.where(row == col, 0.0, weight)
-        self._check_symmetry(parts, row, col, weight)
-        self.degree = weight.new_zeros(self.nodes[-1]).index_add_(0, row, weight)
-        if bool((self.degree < 0).any()):
-            least = float(self.degree.min())
-            raise InputError(f"the weights of a node's edges must sum to at least 0, got {least:.3g}: clip them.")
-        scale = torch.where(self.degree > 0, self.degree, torch.inf).rsqrt()  # 0 for isolated nodes
-        self.values = -weight * (scale[row] * scale[col])
-
-    def _check_symmetry(self, parts: list[_Graph], row: Tensor, col: Tensor, weight: Tensor) -> None:
-        """Look for graphs with u^T W v != v^T W u for random u and v, and at those entry by entry."""
-        generator = torch.Generator(device=row.device).manual_seed(0)
-        u, v = torch.rand(2, self.nodes[-1], dtype=torch.float64, device=row.device, generator=generator)
-        weight = weight.double()
-        skew, size = weight.new_zeros(2, len(parts))
-        skew.index_add_(0, self.graph, weight * (u[row] * v[col] - u[col] * v[row]))
-        size.index_add_(0, self.graph, weight.abs())
-        for i in (skew.abs() > _SETTINGS.asymmetry * size).nonzero()[:, 0].tolist():
-            try:
-                laplacian((parts[i].edge_index, parts[i].weight), num_nodes=parts[i].n)
-            except InputError as error:
-                raise InputError(f"{error} For a data set: torch_geometric.transforms.ToUndirected().") from None
-
-    def dense_laplacian(self, first: int, last: int) -> Operator:
-        """Return the Laplacians of some graphs as one batch, padded to the size of the last."""
-        n, count = self.sizes[last - 1], last - first
-        edges = slice(self.edges[first], self.edges[last])
-        row, col = self.index[:, edges]
-        L = self.values.new_zeros(count * n * n)
-        L.index_add_(0, ((self.graph[edges] - first) * n + row) * n + col, self.values[edges])  # parallel edges add up
-        L = L.reshape(count, n, n)
-        # Padding nodes are given a frequency above every other, so that they are never among the lowest.
-        top = 3 + L.abs().sum(-1).max() if self.signed else 3.0
-        L.diagonal(dim1=-2, dim2=-1).copy_(torch.where(self._real(first, last), 1.0, top))
-        return DenseOperator(L, psd=not self.signed)
-
-    def sparse_laplacian(self, which: int) -> Operator:
-        """Return the Laplacian of one large graph, in float64."""
-        edges, n = slice(self.edges[which], self.edges[which + 1]), self.sizes[which]
-        nodes = torch.arange(n, device=self.index.device)
-        index = torch.cat([self.index[:, edges], nodes.expand(2, n)], dim=1)
-        values = torch.cat([self.values[edges], self.values.new_ones(n)]).double()
-        return SparseOperator.from_coo(index[0], index[1], values, n, psd=not self.signed)
-
-    def trivial(self, first: int, last: int, dtype: torch.dtype) -> Tensor:
-        """Return the vectors of frequency 0 that every graph has, D^1/2 1, ``(g, n)``."""
-        vectors = torch.zeros(last - first, self.sizes[last - 1], dtype=dtype, device=self.degree.device)
-        vectors[self._real(first, last)] = self.degree[self.nodes[first] : self.nodes[last]].sqrt().to(dtype)
-        return vectors
-
-    def _real(self, first: int, last: int) -> Tensor:
-        return torch.arange(self.sizes[last - 1], device=self.size.device) < self.size[first:last, None]

@@ -41,13 +41,22 @@ def write_whole(path: str | os.PathLike[str], data: bytes | str) -> Path:
     """
     target = Path(os.path.realpath(path))
     content = data.encode() if isinstance(data, str) else data
+    if target.exists() and not target.is_file() and not target.is_dir():
+        target.write_bytes(content)  # a device or a pipe, which no file may replace
+        return Path(path)
+    with whole_file(path) as file:
+        file.write(content)
+    return Path(path)
+
+
+@contextlib.contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file that appears at ``path``, as :func:`write_whole` writes it, when the block ends without an error."""
+    target = Path(os.path.realpath(path))
     try:
-        if target.exists() and not target.is_file() and not target.is_dir():
-            target.write_bytes(content)  # a device or a pipe, which no file may replace
-            return Path(path)
         _remove_abandoned(target.parent)
         with _unfinished(target.parent) as (file, partial):
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
             if fcntl is None:  # pragma: no cover (Windows cannot rename an open file)
@@ -56,7 +65,6 @@ def write_whole(path: str | os.PathLike[str], data: bytes | str) -> Path:
     except OSError as error:
         error.filename, error.filename2 = str(path), None  # not the hidden file's
         raise
-    return Path(path)
 
 
 def check_folder(folder: str | os.PathLike[str]) -> None:

@@ -1,0 +1,5 @@
+"""``python -m krylow.cli``."""
+
+from krylow.cli import main
+
+main()
