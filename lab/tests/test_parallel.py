@@ -1,5 +1,6 @@
 import functools
 import os
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 import torch
@@ -20,6 +21,15 @@ def test_every_job_is_done_in_a_process_of_one_thread():
 def test_one_worker_is_this_process():
     done = dict(parallel([functools.partial(number_and_process, i) for i in range(3)], workers=1))
     assert {process for _, process, _ in done.values()} == {os.getpid()}
+
+
+@pytest.mark.parametrize("kind", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_any_executor_does_the_jobs_and_is_left_open(kind):
+    with kind(2) as executor:
+        done = dict(parallel([functools.partial(number_and_process, i) for i in range(3)], executor))
+        assert executor.submit(divmod, 7, 2).result() == (3, 1)
+    assert [done[i][0] for i in range(3)] == [0, 1, 2]
+    assert {threads for _, _, threads in done.values()} == {1}
 
 
 def test_a_failure_reaches_the_caller():

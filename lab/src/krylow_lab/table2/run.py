@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def reproduce(
     tables: Sequence[tuple[dict[str, Any], Protocol]],
     seeds: int,
     *,
-    workers: int | None = None,
+    workers: int | Executor | None = None,
     report: Report | None = None,
 ) -> list[Record]:
     """Measure tables and return their records.
@@ -49,7 +50,7 @@ def reproduce(
     return [assemble(folder, data, protocol, seeds, vectors=uses_vectors(data, protocol)) for data, protocol in tables]
 
 
-def train(cells: Sequence[Cell], folder: Path, workers: int | None, notify: Report, before: int = 0) -> None:
+def train(cells: Sequence[Cell], folder: Path, workers: int | Executor | None, notify: Report, before: int = 0) -> None:
     """Train cells in worker processes, one thread each; so many were trained ``before``."""
     jobs = [functools.partial(run_cell, cell.data, cell.setting, cell.seed, folder) for cell in cells]
     for done, (number, _) in enumerate(parallel(jobs, workers or os.cpu_count() or 1), before + 1):
