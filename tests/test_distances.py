@@ -103,3 +103,69 @@ def test_what_is_refused():
     for pairs in ([[0, 4]], [0, 1], [[0.5, 1.0]], [[0, 1, 2], [1, 2, 3]]):
         with pytest.raises(kl.InputError, match="pairs must"):
             kl.effective_resistance(kl.laplacian(path(4)), pairs)
+
+
+def diffused(L, pairs, t):
+    K = torch.matrix_exp(-t * L)
+    i, j = pairs.T
+    return torch.linalg.vector_norm(K[:, i] - K[:, j], dim=0)
+
+
+@pytest.mark.parametrize("kind", ["combinatorial", "normalized"])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("t", [0.01, 1.0, 30.0])
+def test_diffusion_distances_are_those_of_the_matrix_exponential(kind, sparse, t):
+    W = random_graph(25, seed=4)
+    L = kl.laplacian(W.to_sparse() if sparse else W, kind)
+    pairs = all_pairs(25)
+    expected = diffused(L.to_dense(), pairs, t)
+    torch.testing.assert_close(kl.diffusion_distance(L, pairs, t), expected, atol=1e-7, rtol=0)  # by nodes
+    torch.testing.assert_close(kl.diffusion_distance(L, pairs[3:6], t), expected[3:6], atol=1e-7, rtol=0)  # by pairs
+
+
+def test_diffusion_of_a_large_graph_and_of_parts():
+    W = grid(70, 60)
+    L = kl.laplacian(W.to_sparse())
+    pairs = np.array([[0, 1], [0, 4199], [7, 7], [100, 2000]])
+    values, vectors = torch.linalg.eigh(L.to_dense())
+    i, j = pairs.T
+    expected = ((vectors[i] - vectors[j]) * torch.exp(-3 * values)).norm(dim=-1)
+    found = kl.diffusion_distance(L, pairs, 3.0)
+    assert isinstance(found, np.ndarray)
+    assert np.allclose(found, expected, atol=1e-7)
+    single = kl.diffusion_distance(L.float(), torch.tensor(pairs), 3.0)
+    assert single.dtype == torch.float32
+    assert np.allclose(single, expected, atol=1e-4)
+    apart = kl.laplacian(block_diagonal(path(4), cycle(5)))  # heat never leaves its part
+    far = kl.diffusion_distance(apart, [[0, 4]], 1000.0)
+    assert far == pytest.approx([(1 / 4 + 1 / 5) ** 0.5])
+
+
+def test_diffusion_of_a_random_walk_is_that_of_coifman_and_lafon():
+    W = random_graph(12, seed=6)
+    L, d = kl.laplacian(W, "random_walk"), W.sum(-1)
+    walks = torch.matrix_exp(-0.7 * L.to_dense())  # a row is the distribution of a walk
+    i, j = all_pairs(12).T
+    expected = ((walks[i] - walks[j]).square() / d).sum(-1).sqrt()
+    torch.testing.assert_close(kl.diffusion_distance(L, all_pairs(12), 0.7), expected)
+
+
+def test_gradients_of_diffusion_distances():
+    W = random_graph(7, seed=2).requires_grad_()
+    pairs = torch.tensor([[0, 3], [1, 2], [4, 6]])
+
+    def distance(W):
+        return kl.diffusion_distance(kl.laplacian((W + W.mT) / 2, "combinatorial"), pairs, 0.5)
+
+    assert torch.autograd.gradcheck(distance, (W,), atol=1e-6)
+
+
+def test_what_has_no_diffusion_distance():
+    L = kl.laplacian(path(4))
+    for bad, message in (([[0, 4]], "nodes 0 to 3"), ([0, 1], r"\(p, 2\)")):
+        with pytest.raises(kl.InputError, match=message):
+            kl.diffusion_distance(L, bad, 1.0)
+    with pytest.raises(kl.InputError, match="t must be a positive number"):
+        kl.diffusion_distance(L, [[0, 1]], 0.0)
+    with pytest.raises(kl.InputError, match="got a magnetic one"):
+        kl.diffusion_distance(kl.laplacian(path(4), "magnetic"), [[0, 1]], 1.0)

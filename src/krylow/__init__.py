@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from krylow.certificate import Certificate, Status
     from krylow.cuts import Fiedler, Partition, fiedler, partition
     from krylow.density import SpectralDensity, spectral_density
-    from krylow.distances import effective_resistance
+    from krylow.distances import diffusion_distance, effective_resistance
     from krylow.encoding import Encoded, encode
     from krylow.filtering import Filtered, filter, filtered
     from krylow.graph import laplacian
@@ -34,6 +34,7 @@ _HOME = {
     "SpectralDensity": "krylow.density",
     "Status": "krylow.certificate",
     "Subspace": "krylow.result",
+    "diffusion_distance": "krylow.distances",
     "effective_resistance": "krylow.distances",
     "encode": "krylow.encoding",
     "fiedler": "krylow.cuts",
@@ -59,6 +60,7 @@ __all__ = [
     "Status",
     "Subspace",
     "data",
+    "diffusion_distance",
     "distributed",
     "effective_resistance",
     "encode",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from krylow import _checks
 from krylow._checks import InputError
 from krylow._floor import PROOF_LIMIT
 from krylow._reduce import seeded
+from krylow._similar import MAGNETIC_METHODS, answer, similar_subspace, through
+from krylow._similar import signal as signal_of
 from krylow.certificate import Status
 from krylow.choose import choose
 from krylow.density import estimated_cutoff
@@ -27,7 +30,7 @@ from krylow.expansion import chebyshev_lowpass
 from krylow.graph import as_operator, operator_and_note
 from krylow.krylov.signal import lanczos_lowpass
 from krylow.linalg.row_blocks import project_by_blocks
-from krylow.operators import Operator
+from krylow.operators import Operator, SimilarOperator
 from krylow.operators.partition import DistributedOperator
 from krylow.profile import GraphProfile
 from krylow.proof import ProofSettings
@@ -124,6 +127,10 @@ def subspace(
     >>> sub.status.name, sub.basis.shape
     ('CONVERGED', torch.Size([10, 3]))
     """
+    if isinstance(L, SimilarOperator):
+        others: dict[str, Any] = {"tol": tol, "m": m, "seed": seed, "generator": generator, "weights": weights}
+        others |= {"max_products": max_products, "callback": callback, "prove": prove}
+        return similar_subspace(L, k, cutoff, method, start, partial(subspace, **others))
     L, note = operator_and_note(L)
     smallest = int(L.sizes.min())
     k, cutoff = _checks.k_or_cutoff(k, cutoff, smallest)
@@ -224,7 +231,6 @@ def lowpass(
     >>> lowpass(L, np.array([1.0, 3.0]), k=1).round(6)
     array([2., 2.])
     """
-    L = as_operator(L)
     asked: dict[str, Any] = {
         "cutoff": cutoff,
         "method": method,
@@ -238,6 +244,15 @@ def lowpass(
         "callback": callback,
         "prove": prove,
     }
+    if isinstance(L, SimilarOperator):
+        if out is not None:
+            raise InputError(f"out is for real symmetric Laplacians, got a {L.name} one.")
+        if not isinstance(method, str) or method not in SIGNAL_METHODS:
+            return _warned(subspace(L, k, **asked), prove).project(x)
+        if L.real == 2:
+            raise InputError(f"a magnetic Laplacian takes {', '.join(MAGNETIC_METHODS)}, got method={method!r}.")
+        return answer(L, through(L, signal_of(L, x), lambda lifted: lowpass(L.core, lifted, k, **asked)), x)
+    L = as_operator(L)
     if isinstance(x, (list, tuple)) and len(L.batch_shape) == 1 and out is None:
         return filter_list(L, x, lambda signals: lowpass(L, signals, k, **asked))
     by_blocks = out is not None or (isinstance(x, np.memmap) and x.ndim == 2)

@@ -21,12 +21,13 @@ from krylow import _checks
 from krylow._checks import InputError
 from krylow._floor import lifted_dense
 from krylow._response import Response
+from krylow._similar import filter_similar
 from krylow.api import filter_list
 from krylow.autodiff.matrix_function import apply_bank
 from krylow.certificate import Status
 from krylow.filter_methods import FILTER_METHODS, METHODS, Ask, Job, choose_filter
 from krylow.graph import as_operator
-from krylow.operators import Operator
+from krylow.operators import Operator, SimilarOperator
 
 __all__ = ["FILTER_METHODS", "Filtered", "combine", "filter", "filtered"]
 
@@ -116,6 +117,10 @@ def filter(L: Any, x: Any, response: Any, *, method: str = "auto", tol: float = 
     >>> kl.filter(L, x, lambda lam: (-lam).exp()).round(decimals=4)
     tensor([1.8647, 2.1353], dtype=torch.float64)
     """
+    if isinstance(L, SimilarOperator):
+        return filter_similar(
+            L, x, lambda lifted: filter(L.core, lifted, response, method=method, tol=tol, degree=degree)
+        )
     return _filtered(as_operator(L), x, response, Ask(method, tol, degree, report=False)).signal
 
 

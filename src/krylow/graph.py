@@ -1,6 +1,6 @@
 r"""From an adjacency, in whatever form it comes, to its Laplacian as an operator.
 
-Three Laplacians of a weighted undirected graph with adjacency W and degrees $D_{ii} = \sum_j W_{ij}$:
+The Laplacians of a weighted undirected graph with adjacency W and degrees $D_{ii} = \sum_j W_{ij}$:
 
 =============  ==========================================  ==================================================
 kind           definition                                  note
@@ -8,9 +8,12 @@ kind           definition                                  note
 combinatorial  $L = D - W$                                 self-loops cancel
 generalized    $\mathcal{L} = D - W + \mathrm{diag}(W)$    the paper's choice as soon as there are self-loops
 normalized     $\bar D^{-1/2} (D - W) \bar D^{-1/2}$       $\bar D_{ii} = \sum_j |W_{ij}|$; isolated nodes: 0
+random_walk    $\bar D^{-1} (D - W)$                      similar to the normalized one; not symmetric
+magnetic       $D_s - W_s \odot e^{i \Theta}$              of a directed graph; complex Hermitian
 =============  ==========================================  ==================================================
 
-With non-negative weights all three are positive semidefinite; with negative ones they may be indefinite.
+With non-negative weights all are positive semidefinite; with negative ones the first four may be indefinite.
+What each one means is on the page :doc:`/laplacians`.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from torch import Tensor
 
 from krylow import _checks
 from krylow._checks import InputError
+from krylow._kinds import CHARGE, degrees, magnetic, random_walk
 from krylow._recognition import (
     Edges,
     check_laplacian,
@@ -35,19 +39,34 @@ from krylow._recognition import (
     name_of,
     read,
 )
-from krylow.operators import DenseOperator, FunctionOperator, Operator, SparseOperator
+from krylow.operators import (
+    DenseOperator,
+    FunctionOperator,
+    Operator,
+    SparseOperator,
+)
+from krylow.operators.similar import refuse_similar
 
+#: The real symmetric Laplacians, and those that are similar to one.
 KINDS = ("combinatorial", "generalized", "normalized")
+SIMILAR_KINDS = ("random_walk", "magnetic")
 #: A normalised Laplacian does not depend on the weights' unit: in this one, a power of two, no degree overflows.
 _UNIT = 2.0**40
 
 
-def laplacian(W: Any, kind: str | None = None, *, num_nodes: int | None = None, weight: str | None = None) -> Operator:
+def laplacian(
+    W: Any,
+    kind: str | None = None,
+    *,
+    num_nodes: int | None = None,
+    weight: str | None = None,
+    charge: float | None = None,
+) -> Operator:
     r"""Return the Laplacian of a graph, or of a batch of graphs, as an :class:`~krylow.operators.Operator`.
 
     $$L = D - W, \qquad D_{ii} = \sum_j W_{ij}$$
 
-    and its generalised and normalised forms (see the module's table).
+    and its generalised, normalised, random-walk and magnetic forms (:doc:`/laplacians`).
 
     Parameters
     ----------
@@ -58,18 +77,24 @@ def laplacian(W: Any, kind: str | None = None, *, num_nodes: int | None = None, 
         ``(edge_index, edge_weight)``, or a list of any of these, which becomes one padded batch with a mask. Integers
         and booleans are taken as floating point. Torch input stays differentiable.
     kind
-        "combinatorial", "generalized" or "normalized". None: combinatorial, or generalized where there are self-loops.
+        "combinatorial", "generalized", "normalized", "random_walk", or "magnetic", for which W may be directed. None:
+        combinatorial, or generalized where there are self-loops.
     num_nodes
         Number of nodes of an ``edge_index`` whose last nodes are isolated.
     weight
         The edge attribute that holds the weights of a networkx, igraph or rustworkx graph (None: ``weight``, where
         there is one; numbers as data of rustworkx' edges are weights) or of a PyG ``Data`` (None: ``edge_weight``,
         where there is one; ``edge_attr``, which may be types of bonds, is never taken unless it is named).
+    charge
+        For "magnetic": the turn, in parts of a whole one, that an edge of weight 1 in one direction gives (None: 1/4).
 
     Returns
     -------
     Operator
-        Sparse for one sparse graph, dense for the rest.
+        Sparse for one sparse graph, dense for the rest. "random_walk" and "magnetic" give a
+        :class:`~krylow.operators.RandomWalkOperator` or :class:`~krylow.operators.MagneticOperator`, which
+        :func:`~krylow.subspace`, :func:`~krylow.lowpass`, :func:`~krylow.filter` and
+        :func:`~krylow.diffusion_distance` take, and others refuse.
 
     Examples
     --------
@@ -80,19 +105,29 @@ def laplacian(W: Any, kind: str | None = None, *, num_nodes: int | None = None, 
             [ 0., -2.,  2.]], dtype=torch.float64)
     """
     if kind is not None:
-        kind = _checks.choice(kind.replace("ised", "ized") if isinstance(kind, str) else kind, KINDS, "kind")
+        kind = _checks.choice(
+            kind.replace("ised", "ized") if isinstance(kind, str) else kind, (*KINDS, *SIMILAR_KINDS), "kind"
+        )
+    if charge is not None and kind != "magnetic":
+        raise InputError(f"charge is for kind='magnetic', got kind={kind!r}.")
     if num_nodes is not None:
         num_nodes = _checks.count(num_nodes, "num_nodes", 1, 2**62)
     if weight is not None and not isinstance(weight, str):
         raise InputError(f"weight must be the name of an edge attribute, got {weight!r}.")
     if isinstance(W, Operator):
         raise InputError("W must be an adjacency, got an operator: it is a Laplacian already.")
+    if kind == "magnetic":
+        if isinstance(W, list) and not is_table(W):
+            raise InputError("a magnetic Laplacian is of one graph, or of a tensor (*batch, n, n), got a list.")
+        return magnetic(read(W, num_nodes, weight=weight, directed=True), CHARGE if charge is None else charge)
     if isinstance(W, list) and not is_table(W):
         return _ragged([read(item, None, weight=weight) for item in W], kind)
     return _of_adjacency(read(W, num_nodes, weight=weight), kind)
 
 
 def _of_adjacency(adjacency: Tensor | Edges | scipy.sparse.csr_array, kind: str | None) -> Operator:
+    if kind == "random_walk":
+        return random_walk(_of_adjacency(adjacency, "normalized"), degrees(adjacency))
     if isinstance(adjacency, Tensor):
         return _dense_laplacian(_checks.symmetric(adjacency, "W"), kind)
     if isinstance(adjacency, Edges) and not adjacency.plain:
@@ -138,6 +173,7 @@ def as_operator(L: Any) -> Operator:
     ``scipy.sparse.linalg.LinearOperator`` becomes a :class:`~krylow.operators.FunctionOperator`. A matrix that is no
     Laplacian of any kind, such as an adjacency, is refused.
     """
+    refuse_similar(L)
     return operator_and_note(L)[0]
 
 
@@ -335,7 +371,7 @@ def _scaled(entries: Tensor, row: Tensor, col: Tensor, scale: Tensor) -> Tensor:
     return entries * torch.maximum(row, col) * torch.minimum(row, col)  # degrees so small that their product is zero
 
 
-def _ragged(adjacencies: list[Any], kind: str | None) -> DenseOperator:
+def _ragged(adjacencies: list[Any], kind: str | None) -> Operator:
     """Pad graphs of different sizes with isolated nodes to one batch, and remember which nodes are real."""
     if not adjacencies:
         raise InputError("a list of graphs must hold at least one graph, got an empty list.")
@@ -347,8 +383,10 @@ def _ragged(adjacencies: list[Any], kind: str | None) -> DenseOperator:
     if len(dtypes) > 1:
         raise InputError(f"the graphs of a list must have one dtype, got {', '.join(sorted(map(str, dtypes)))}.")
     sizes = [shape[0] for shape in shapes]
-    padded = _scattered(parts, max(sizes))
-    return _dense_laplacian(_checks.symmetric(padded, "W"), kind, mask=_mask(sizes, padded.device))
+    padded = _checks.symmetric(_scattered(parts, max(sizes)), "W")
+    if kind == "random_walk":
+        return random_walk(_dense_laplacian(padded, "normalized", _mask(sizes, padded.device)), degrees(padded))
+    return _dense_laplacian(padded, kind, mask=_mask(sizes, padded.device))
 
 
 def _as_edges(W: Any) -> Edges:

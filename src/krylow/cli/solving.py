@@ -42,8 +42,8 @@ TolOption = Annotated[float, typer.Option(help="Normalised squared error of the 
 KindOption = Annotated[
     str | None,
     typer.Option(
-        help="Laplacian: combinatorial, generalized or normalized; given: the file holds a Laplacian itself. Default: "
-        "combinatorial, or generalized where there are self-loops."
+        help="Laplacian: combinatorial, generalized, normalized or random_walk; given: the file holds a Laplacian "
+        "itself. Default: combinatorial, or generalized where there are self-loops."
     ),
 ]
 StepsOption = Annotated[
@@ -156,7 +156,7 @@ class Request:
         if self.weights is not None and self.method not in ("auto", "unrolled"):
             raise InputError(f"--weights are for --method unrolled, got --method {self.method}.")
         if self.kind is not None:
-            _checks.choice(self.kind.replace("ised", "ized"), (*KINDS, GIVEN), "--kind")
+            _checks.choice(self.kind.replace("ised", "ized"), (*KINDS, "random_walk", GIVEN), "--kind")
         _checks.positive(self.tol, "--tol")
         size_of(self.max_size, "--max-size")
         _device(self.device)

@@ -3,6 +3,16 @@
 from krylow.operators.base import Operator
 from krylow.operators.dense import DenseOperator, DiagonalOperator
 from krylow.operators.function import FunctionOperator
+from krylow.operators.similar import MagneticOperator, RandomWalkOperator, SimilarOperator
 from krylow.operators.sparse import SparseOperator
 
-__all__ = ["DenseOperator", "DiagonalOperator", "FunctionOperator", "Operator", "SparseOperator"]
+__all__ = [
+    "DenseOperator",
+    "DiagonalOperator",
+    "FunctionOperator",
+    "MagneticOperator",
+    "Operator",
+    "RandomWalkOperator",
+    "SimilarOperator",
+    "SparseOperator",
+]
