@@ -21,6 +21,8 @@ from krylow.expansion import Expansion, expand, spectral_interval
 from krylow.krylov.signal import lanczos_function
 from krylow.linalg.eigh import eigh
 from krylow.operators import FunctionOperator, Operator, SparseOperator
+from krylow.operators.ordering import breadth_first_search, reordered_if_it_pays
+from krylow.solvers._filter import Precision, fits_single
 
 #: What :func:`filter` takes beside "auto".
 FILTER_METHODS = ("exact", "chebyshev", "lanczos", "lowpass")
@@ -34,6 +36,8 @@ class FilterSettings:
     most_steps: int = 512  # and most
     call: float = 3e4  # multiplications that a call of a product is worth
     decomposition: float = 12.0  # and that an eigendecomposition takes, over n^3
+    reordered: int = 40  # degree from which the nodes are put in another order
+    single: float = 0.1  # share of the tolerance that rounding may take where the recurrence runs in float32
     kept: float = 1 / 16  # share of the frequencies up to which a low subspace of a large graph is found
     safety: float = 1.1  # factor of estimated errors
 
@@ -149,18 +153,49 @@ def _norms(x: Tensor) -> Tensor:
 def _chebyshev(job: Job, x: Tensor) -> Answer:
     """By the Chebyshev series."""
     series = job.expansion
-    y = series.apply(job.L, x)
+    single = _fits_single(job, x)
+    y = _applied(series, job.L.float(), x.float(), job.L).double() if single else _applied(series, job.L, x, job.L)
     if not job.ask.report:
         return Answer(y, degree=series.degree)
     known = not isinstance(job.L, FunctionOperator)
     norms = _norms(x).double()
     relative = torch.where(series.jumps, torch.zeros_like(series.error), series.error)
-    error = (relative + series.rounding(x.dtype))[..., None, :] * norms
+    dtype = torch.float32 if single else x.dtype
+    error = (relative + series.rounding(dtype))[..., None, :] * norms
     if bool(series.jumps.any()):
         from_density = series.jump_error(job.g, job.L, x)
         error = error + torch.where(series.jumps[..., None, :], from_density, torch.zeros_like(error))
     how = "" if not bool(series.jumps.any()) else "damped, since no polynomial converges at a jump"
     return Answer(y, error, proved=known, degree=series.degree, how=how)
+
+
+def _tracked(series: Expansion, L: Operator, x: Tensor) -> bool:
+    return torch.is_grad_enabled() and (L.requires_grad or x.requires_grad or series.C.requires_grad)
+
+
+def _fits_single(job: Job, x: Tensor) -> bool:
+    """Return whether a sparse graph's series may run in float32: a loose tolerance, and no gradient."""
+    L, series = job.L, job.expansion
+    if not isinstance(L, SparseOperator) or x.dtype == torch.float32 or _tracked(series, L, x) or not fits_single(L):
+        return False
+    largest = torch.linalg.vector_norm(x, ord=torch.inf) if x.numel() else x.new_zeros(())
+    allowed = SETTINGS.single * job.ask.tol * series.size
+    return Precision.least < float(largest) < Precision.most and bool((series.rounding(torch.float32) < allowed).all())
+
+
+def _applied(series: Expansion, L: Operator, x: Tensor, parent: Operator) -> Tensor:
+    """Return the series' images; of a long one without a gradient in an order whose products miss the cache less."""
+    L = L if L is parent else L.counting_for(parent)
+    if not isinstance(L, SparseOperator) or _tracked(series, L, x) or x.ndim > 2:
+        return series.apply(L, x)
+    graph = L
+    found = (
+        reordered_if_it_pays(L, lambda: breadth_first_search(graph)) if series.degree >= SETTINGS.reordered else None
+    )
+    if found is None:
+        return series.apply(L, x)
+    parts = series.apply(found.operator.counting_for(L), x[found.order.long()]).movedim(-1, 0)  # (filters, n, c)
+    return torch.stack([found.back(part.contiguous()) for part in parts]).movedim(0, -1)
 
 
 def _lanczos(job: Job, x: Tensor) -> Answer:

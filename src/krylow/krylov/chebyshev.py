@@ -160,7 +160,7 @@ def _forward_sum(L: Operator, X: Tensor, C: Tensor, a: Tensor, b: Tensor) -> tup
     *batch, n, c = X.shape
     width = min(degree + 1, BLOCKS)
     room = empty(*batch, width, n, c, dtype=X.dtype, device=X.device)
-    Y = X.new_zeros(*batch, filters, n * c)
+    Y = empty(*batch, filters, n * c, dtype=X.dtype, device=X.device)
     first = 0
     for j in range(degree + 1):
         slot = room[..., j % width, :, :]
@@ -172,7 +172,12 @@ def _forward_sum(L: Operator, X: Tensor, C: Tensor, a: Tensor, b: Tensor) -> tup
         if j % width == width - 1 or j == degree:
             part = room[..., : j - first + 1, :, :].flatten(-2)  # (*batch, blocks, n c)
             weights = C[..., first : j + 1, :].mT
-            Y = torch.addmm(Y, weights, part, out=Y) if Y.ndim == 2 else Y.add_(weights @ part)
+            if not first:
+                torch.matmul(weights, part, out=Y)
+            elif Y.ndim == 2:
+                torch.addmm(Y, weights, part, out=Y)
+            else:
+                Y.add_(weights @ part)
             first = j + 1
     last = tuple(room[..., (degree - i) % width, :, :] for i in range(min(degree, 1) + 1))
     return Y.unflatten(-1, (n, c)).movedim(-3, -1), last
