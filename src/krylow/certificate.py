@@ -55,7 +55,8 @@ _ADVICE = {
     Status.CONVERGED: "The error bound is at most tol.",
     Status.MAX_STEPS: (
         "The error bound did not reach tol: raise m or max_products, use a restarted method, or, where the bound is "
-        "that of entries rounded to float32, give the graph in float64."
+        "that of entries rounded to float32, give the graph in float64. With prove=True also: neither a proof nor a "
+        "check was made, and why says what stood in the way."
     ),
     Status.NO_GAP: (
         "The k-th and the next eigenvalue cannot be told apart, so the subspace is not unique: choose another k, or a "
@@ -256,17 +257,14 @@ def next_value(
     return following, residual
 
 
-def bound_above(inside: Inside, floor: Tensor, no_gap: Tensor, tol: float, most: int = 512) -> Tensor:
-    """Return Davis and Kahan's bound with the floor for lambda_{k+1}, infinite where there is no gap, ``(*batch,)``.
-
-    ``most`` is the largest degree of the polynomial that sharpens it.
-    """
+def bound_above(inside: Inside, floor: Tensor, no_gap: Tensor, tol: float) -> Tensor:
+    """Return Davis and Kahan's bound with the floor for lambda_{k+1}, infinite where there is no gap, ``(*batch,)``."""
     gaps = torch.where(inside.absent, (floor - inside.theta_k)[..., None], floor[..., None] - inside.theta)
     gaps = gaps.masked_fill(no_gap[..., None], 0.0)
     error = davis_kahan(inside.share * inside.residuals, gaps) + LEAST_BOUND
     loose = (error > tol) & ~no_gap & floor.isfinite() & ~inside.missing
     if bool(loose.any()):
-        error = torch.minimum(error, _filtered_bound(inside, floor, loose, most) + LEAST_BOUND)
+        error = torch.minimum(error, _filtered_bound(inside, floor, loose) + LEAST_BOUND)
     error = (error.sqrt() + entry_error(inside.L, inside.theta, floor)).square()
     return error.masked_fill(inside.everything, LEAST_BOUND).masked_fill(inside.missing, torch.inf)
 
@@ -280,7 +278,7 @@ def _gaps_before(inside: Inside) -> Tensor:
     return torch.nn.functional.pad(torch.where(shows, counts, torch.zeros_like(counts)), (1, 0)).amax(-1)
 
 
-def _filtered_bound(inside: Inside, floor: Tensor, wanted: Tensor, most: int = 512, *, amplify: float = 2.0) -> Tensor:
+def _filtered_bound(inside: Inside, floor: Tensor, wanted: Tensor, *, amplify: float = 2.0) -> Tensor:
     r"""Return Davis and Kahan's bound for a polynomial p(L) instead of L, infinite where it says nothing.
 
     L and p(L) have the same invariant subspaces. With the Chebyshev polynomial of [floor, high], which is small on all
@@ -293,7 +291,7 @@ def _filtered_bound(inside: Inside, floor: Tensor, wanted: Tensor, most: int = 5
     low = torch.where(wanted, floor, high / 2)
     first = torch.where(wanted, torch.where(inside.absent, theta_k[..., None], theta).amin(-1), 2 * low - high)
     rate = torch.acosh(1 + 2 * (low - torch.where(wanted, theta_k, first)) / (high - low))
-    degrees = torch.exp2(torch.log2(amplify / rate).ceil()).clamp(1, most)
+    degrees = torch.exp2(torch.log2(amplify / rate).ceil()).clamp(1, 512)
     best = torch.full_like(rate, torch.inf)
     for degree in degrees[wanted].unique().int().tolist():  # powers of two, so that a batch needs few of them
         Y = chebyshev_filter(A, X, degree, low, high, first)  # p is 1 at its largest

@@ -87,7 +87,8 @@ def _proved(found: Subspace, problem: Problem, settings: ProofSettings, tell: Te
     counters = _counters(found, problem, settings, tell)
     if counters is not None:
         shown = _count(found, inside, following, counters, settings)
-        if bool(((shown.codes >= 0) | shown.floor.isfinite() | inside.everything).all()):
+        complete = inside.everything & ~inside.missing
+        if bool(((shown.codes >= 0) | shown.floor.isfinite() | complete).all()):
             tell(f"proved: {shown.how}")
             return _certified(found, shown, proved=True)
         tell(f"not proved: {shown.how}")
@@ -136,11 +137,11 @@ def _count(found: Subspace, inside: Inside, following: Tensor, counters: Counter
     floor, error = torch.full_like(inside.theta_k, torch.inf), torch.full_like(inside.theta_k, torch.inf)
     codes, how = torch.full_like(found.operator.sizes, -1), "nothing was dropped"
     for place, nodes, counter in counters:
-        if bool(inside.everything[place]):
-            error[place] = torch.inf if bool(inside.missing[place]) else 0.0
-            continue
         if bool(inside.missing[place]):
             floor[place], how = -torch.inf, "columns are missing"
+            continue
+        if bool(inside.everything[place]):
+            error[place] = 0.0
             continue
         live = ~inside.absent[place]
         X = inside.X[place][nodes][:, live].cpu().numpy()

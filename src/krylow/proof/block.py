@@ -14,11 +14,13 @@ from torch import Tensor
 
 from krylow._floor import Inside
 from krylow._random import gaussian
-from krylow.certificate import Status, bound_above
+from krylow.certificate import LEAST_BOUND, Status, bound_above
+from krylow.krylov.cg import conjugate_gradients
 from krylow.krylov.chebyshev import chebyshev_steps
 from krylow.krylov.ritz import rayleigh_ritz
-from krylow.operators import FunctionOperator
-from krylow.proof.shared import ProofSettings, Shown, Tell, extends, inside_of, replaced, report
+from krylow.linalg.perturbation import entry_error
+from krylow.operators import FunctionOperator, SparseOperator
+from krylow.proof.shared import ProofSettings, Shown, Tell, extends, inside_of, inverse_bound, replaced, report
 from krylow.result import Subspace
 from krylow.solvers._problem import Problem
 
@@ -78,7 +80,9 @@ def _random_block(
     rate = torch.acosh(1 + 2 * ((following - floor) / (high - following)).clamp(min=1e-30))
     rate = torch.where(open_gap, rate, torch.full_like(rate, torch.inf))
     degree = max(1, math.ceil(math.acosh(1 / small) / float(rate.min()))) if bool(open_gap.any()) else 0
-    products, most = degree * settings.block, min(settings.max_products, problem.max_products or settings.max_products)
+    steps = math.ceil(4 * degree / math.acosh(1 / small)) if degree else 0
+    products = degree * settings.block + steps * found.k
+    most = min(settings.max_products, problem.max_products or settings.max_products)
     if not degree or products > most:
         reason = f"a check would take {products} products" if degree else "no gap is open to a check"
         tell(f"estimated, neither proved nor checked: {reason}")
@@ -89,7 +93,7 @@ def _random_block(
     logs = (sizes.nan_to_num(nan=torch.inf) * (2 / math.pi) ** 0.5).clamp(max=1).log().sum(-1)
     passed = open_gap & (logs <= math.log(settings.failure))
     floor = torch.where(passed, floor, none)
-    error = bound_above(inside, floor, ~passed, problem.tol, settings.max_degree)
+    error = _bound(inside, floor, following, passed, steps, problem.tol)
     if bool((passed | inside.everything).all()):
         tell(
             f"checked: an eigenvector below {float(floor.min()):.4g} would have been overlooked with a probability "
@@ -111,6 +115,30 @@ def _noise(found: Subspace, inside: Inside) -> Tensor:
     L = found.operator
     dtype = L.dtype if isinstance(L, FunctionOperator) else inside.X.dtype
     return 8 * L.n**0.5 * torch.finfo(dtype).eps * inside.norm
+
+
+def _bound(inside: Inside, floor: Tensor, following: Tensor, passed: Tensor, steps: int, tol: float) -> Tensor:
+    """Return the bound of the error above the floor: by the inverse on the complement, where conjugate gradients do."""
+    error = bound_above(inside, floor, ~passed, tol)
+    if not bool((passed & (error > tol) & ~inside.absent.any(-1)).all()):
+        return error
+    A, X, shift = inside.A, inside.X, floor[..., None, None]
+    start = X / (inside.theta - floor[..., None])[..., None, :]
+    rest = X - (A @ start - shift * start)
+
+    def complement(Z: Tensor) -> Tensor:
+        Z = Z - X @ (X.mT @ Z)
+        Z = A @ Z - shift * Z
+        return Z - X @ (X.mT @ Z)
+
+    rest = rest - X @ (X.mT @ rest)
+    size = float(torch.linalg.vector_norm(rest, dim=-2).max())
+    near = min(0.1, (0.02 * tol) ** 0.5 / size) if size > 0 else 0.1
+    Y = start + conjugate_gradients(complement, rest, steps=steps + 20, tol=near)
+    longest = int(A.crow.diff().max()) if isinstance(A, SparseOperator) else A.n
+    other = inverse_bound(lambda Z: A @ Z, X, Y, floor, inside.norm, longest)
+    other = ((other + LEAST_BOUND).sqrt() + entry_error(inside.L, inside.theta, floor)).square()
+    return torch.minimum(error, other)
 
 
 def _filtered(

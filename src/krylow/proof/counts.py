@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from krylow.certificate import Status
 from krylow.linalg.inertia import UNIT, Count, EigenvalueCounter
+from krylow.proof.shared import inverse_bound
 
 #: Where between the last kept and the next Ritz value the eigenvalues are counted, until a count is as expected.
 CUTS = (0.5, 0.1, 0.01)
@@ -75,7 +77,7 @@ def prove_by_counts(counter: EigenvalueCounter, answer: Answer, cutoff: float | 
             break
         count = counter.at_most(sigma)
         if count is not None and count.below == k:
-            error = inverse_bound(counter, answer.X, sigma, count) if k else 0.0
+            error = _bound(counter, answer.X, sigma, count) if k else 0.0
             return Proven(sigma, error, how=f"{k} eigenvalues below {sigma:.4g}")
         if count is not None and count.below > k and extend:
             missing = _missing(counter, answer.X, count, count.below - k)
@@ -83,29 +85,17 @@ def prove_by_counts(counter: EigenvalueCounter, answer: Answer, cutoff: float | 
     return _diagnosed(counter, answer, noise) if cutoff is None else Proven()
 
 
-def inverse_bound(counter: EigenvalueCounter, X: np.ndarray, sigma: float, count: Count) -> float:
+def _bound(counter: EigenvalueCounter, X: np.ndarray, sigma: float, count: Count) -> float:
     """Return the proved bound of the error of X, whose complement has no eigenvalue below sigma."""
     Y = count.solve(X)
     Y = Y + count.solve(X - (counter.multiply(Y) - sigma * Y))
-    R = X - (counter.multiply(Y) - sigma * Y)
-    H = X.T @ Y
-    nu, Q = np.linalg.eigh((H + H.T) / 2)
-    if not np.isfinite(nu).all() or not nu[-1] < 0:
-        return math.inf
-    H, k = (Q * nu) @ Q.T, nu.size
-    H = (H + H.T) / 2
-    E = Y - X @ H
-    lengths = np.linalg.norm(Y, axis=0)
-    terms = 2 * UNIT * (counter.longest + 2 * k + 8)
-    of_r = terms * ((float(counter.sums.max()) + abs(sigma)) * np.linalg.norm(lengths) + math.sqrt(k))
-    of_e = terms * (np.linalg.norm(lengths) + k * abs(nu[0]))
-    # H has eigenvalues nu but for rounding, which is the last term.
-    sizes = abs(nu) - terms * k * abs(nu[0])
-    if not sizes.min() > 0:
-        return math.inf
-    parts = (np.linalg.norm(E @ Q, axis=0) + of_e) / sizes + np.linalg.norm(R @ Q, axis=0) + of_r
-    bound = float(np.square(parts).mean())
-    return min(1.0, bound) if math.isfinite(bound) else math.inf
+
+    def multiply(block: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(counter.multiply(block.numpy()))
+
+    at = torch.tensor(sigma, dtype=torch.float64)
+    first, second = torch.from_numpy(np.ascontiguousarray(X)), torch.from_numpy(Y)
+    return float(inverse_bound(multiply, first, second, at, float(counter.sums.max()), counter.longest))
 
 
 def ritz_answer(counter: EigenvalueCounter, X: np.ndarray, k: int) -> Answer:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from krylow._floor import Inside
 from krylow.certificate import next_value
+from krylow.linalg.inertia import UNIT
 from krylow.result import Subspace
 from krylow.solvers._problem import Problem, Progress
 
@@ -33,8 +34,6 @@ class ProofSettings:
         Random vectors of a check, and the probability with which it may overlook an eigenvector.
     max_products
         Most products of a check.
-    max_degree
-        Largest degree of the polynomial that bounds the error of a checked answer.
     rounds
         How often what was found missing is added to the answer.
     """
@@ -44,8 +43,7 @@ class ProofSettings:
     dense: int = 4096
     block: int = 8
     failure: float = 1e-9
-    max_products: int = 100_000
-    max_degree: int = 4096
+    max_products: int = 200_000
     rounds: int = 4
 
 
@@ -94,3 +92,42 @@ def extends(found: Subspace) -> bool:
     """Return whether what is found missing may be added: not to the answer of methods that only report."""
     fixed = found.method in ("lanczos", "unrolled") or found.interrupted
     return not (found.operator.batch_shape or found.cutoff is not None or fixed)
+
+
+def inverse_bound(
+    multiply: Callable[[Tensor], Tensor], X: Tensor, Y: Tensor, sigma: Tensor, norm: Tensor | float, longest: int
+) -> Tensor:
+    r"""Return the bound of the error of X ``(*batch, n, k)`` from the inverse (see the package), ``(*batch,)``.
+
+    Parameters
+    ----------
+    multiply
+        The product with L.
+    X, Y
+        Orthonormal columns, and anything near $(L - \sigma I)^{-1} X$ in span.
+    sigma
+        ``(*batch,)`` at most k eigenvalues lie below it.
+    norm, longest
+        A bound of the norm of the absolute entries of L, and the entries of its longest row: what rounding adds.
+    """
+    at, k = sigma[..., None, None], X.shape[-1]
+    image = multiply(Y) - at * Y
+    G = X.mT @ image
+    if not bool(G.isfinite().all()):
+        return torch.full_like(sigma, torch.inf)
+    back = torch.linalg.pinv(G)
+    Y, R = Y @ back, X - image @ back
+    H = X.mT @ Y
+    nu, Q = torch.linalg.eigh((H + H.mT) / 2)
+    H = Q @ (nu[..., None] * Q.mT)
+    E = Y - X @ ((H + H.mT) / 2)
+    lengths, largest = torch.linalg.matrix_norm(Y), nu[..., 0].abs()
+    terms = 2 * UNIT * (longest + 4 * k + 8)
+    of_r = terms * ((norm + sigma.abs()) * lengths + k)
+    of_e = terms * (lengths + k * largest)
+    # The last term: H has the eigenvalues nu but for rounding.
+    sizes = -nu - (terms * k * largest)[..., None]
+    columns = torch.linalg.vector_norm(E @ Q, dim=-2) + of_e[..., None], torch.linalg.vector_norm(R @ Q, dim=-2)
+    parts = columns[0] / sizes + columns[1] + of_r[..., None]
+    bound = parts.square().mean(-1).clamp(max=1).nan_to_num(nan=torch.inf)
+    return torch.where((sizes > 0).all(-1), bound, torch.full_like(bound, torch.inf))
