@@ -30,7 +30,7 @@ from timing import interleaved
 from krylow_lab.records import Record
 
 #: Packages of the usual tools.
-PEERS = ("scipy", "scikit-learn", "torch-geometric", "PyGSP", "networkx")
+PEERS = ("scipy", "scikit-learn", "torch-geometric", "PyGSP", "pymetis")
 
 
 def main() -> None:

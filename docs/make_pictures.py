@@ -1,11 +1,12 @@
-"""Draw README's picture, for light and for dark pages: `python docs/make_pictures.py`. Its numbers are the records'.
+"""Draw the pictures of README and pages, for light and for dark ones: `python docs/make_pictures.py`.
 
-Left a signal on a graph and its low-pass projection, computed here; right the error of the low-frequency subspace
-against products with L, from the records of Table 1.
+README's: a noisy signal on a graph of neighbours, its low-pass projection, and the graph in parts, computed here. Of what
+is learned: the error of the low-frequency subspace against products with L, from the records of Table 1.
 """
 
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -14,6 +15,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 import krylow as kl
@@ -40,37 +43,43 @@ def main() -> None:
                 "axes.edgecolor": colors["faint"],
             }
         )
-        figure, axes = plt.subplots(
-            1, 3, figsize=(11.5, 3.5), layout="constrained", gridspec_kw={"width_ratios": [1, 1, 1.5]}
-        )
-        signals(axes[0], axes[1], colors)
-        cost(axes[2], colors)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-        short = re.sub(r"(\d\.\d\d)\d+", r"\1", text.getvalue())
-        (HERE / "pictures" / f"krylow-{name}.svg").write_text(short, encoding="utf-8")
-        plt.close(figure)
+        figure, axes = plt.subplots(1, 3, figsize=(11.5, 4.1), layout="constrained")
+        figure.get_layout_engine().set(h_pad=0.12)
+        result(axes, colors)
+        save(figure, f"krylow-{name}")
+        figure, one = plt.subplots(figsize=(6.2, 3.5), layout="constrained")
+        cost(one, colors)
+        save(figure, f"learned-{name}")
 
 
-def signals(left: Axes, right: Axes, colors: dict[str, str]) -> None:
-    """Draw a noisy signal on a graph of neighbours, and its k lowest frequencies."""
+def save(figure: Figure, name: str) -> None:
+    text = io.StringIO()
+    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    short = re.sub(r"(\d\.\d\d)\d+", r"\1", text.getvalue())
+    (HERE / "pictures" / f"{name}.svg").write_text(short, encoding="utf-8")
+    plt.close(figure)
+
+
+def result(axes: Sequence[Axes], colors: dict[str, str]) -> None:
+    """Draw a noisy signal on a graph of neighbours, its k lowest frequencies, and the parts of the graph."""
     rng = np.random.default_rng(3)
-    side = np.arange(14) / 13
-    points = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2) + rng.uniform(-0.03, 0.03, (14 * 14, 2))
-    edges = np.array(sorted(cKDTree(points).query_pairs(0.115)))
-    W = np.zeros((len(points), len(points)))
-    W[edges[:, 0], edges[:, 1]] = W[edges[:, 1], edges[:, 0]] = 1.0
+    points = rng.random((420, 2))
+    points = points[np.linalg.norm(points - [0.5, 0.5], axis=1) > 0.18]  # with a hole
+    edges = np.array(sorted(cKDTree(points).query_pairs(0.083)))
+    W = csr_array((np.ones(len(edges)), edges.T), shape=(len(points),) * 2)
+    L = kl.laplacian(W + W.T)
     noisy = np.sin(2 * np.pi * points[:, 0]) * np.cos(np.pi * points[:, 1]) + rng.normal(0, 0.5, len(points))
-    smooth = kl.lowpass(kl.laplacian(W), noisy, k=12)
-    for axes, signal, title in (
-        (left, noisy, "a noisy signal $x$ on a graph"),
-        (right, smooth, "$U_k U_k^T x$: its 12 lowest frequencies"),
-    ):
+    pictures = (
+        ("a noisy signal on your graph", noisy, {"cmap": "coolwarm", "vmin": -1.2, "vmax": 1.2}),
+        ("kl.lowpass(L, x, k=16)", kl.lowpass(L, noisy, k=16), {"cmap": "coolwarm", "vmin": -1.2, "vmax": 1.2}),
+        ("kl.partition(L, 6)", kl.partition(L, 6).labels, {"cmap": "Set2", "vmin": 0, "vmax": 7}),
+    )
+    for axis, (title, values, style) in zip(axes, pictures, strict=True):
         lines = np.insert(points[edges], 2, np.nan, axis=1).reshape(-1, 2)  # one path, which is a small file
-        axes.plot(*lines.T, color=colors["faint"], lw=0.6, zorder=1)
-        axes.scatter(*points.T, c=signal, s=22, cmap="coolwarm", vmin=-1, vmax=1, zorder=2, lw=0)
-        axes.set(aspect="equal", xticks=[], yticks=[], frame_on=False)
-        axes.set_title(title, fontsize=11)
+        axis.plot(*lines.T, color=colors["faint"], lw=0.6, zorder=1)
+        axis.scatter(*points.T, c=values, s=22, zorder=2, lw=0, **style)
+        axis.set(aspect="equal", xticks=[], yticks=[], frame_on=False)
+        axis.set_title(title, fontsize=12, family="monospace" if title.startswith("kl.") else None)
 
 
 def cost(axes: Axes, colors: dict[str, str]) -> None:

@@ -400,7 +400,12 @@ def _scattered(parts: list[Tensor | Edges], n: int) -> Tensor:
     edges = [part for part in parts if not isinstance(part, Tensor)]
     if len(edges) < len(parts):
         dense = [part if isinstance(part, Tensor) else _scattered([part], part.n)[0] for part in parts]
-        return torch.stack([torch.nn.functional.pad(W, (0, n - W.shape[-1]) * 2) for W in dense])
+        if any(W.requires_grad for W in dense):
+            return torch.stack([torch.nn.functional.pad(W, (0, n - W.shape[-1]) * 2) for W in dense])
+        padded = dense[0].new_zeros(len(dense), n, n)
+        for place, W in zip(padded, dense, strict=True):
+            place[: len(W), : len(W)] = W
+        return padded
     row, col, values = (torch.cat([getattr(part, name) for part in edges]) for name in ("row", "col", "values"))
     counts = torch.tensor([part.col.numel() for part in edges], device=row.device)
     graph = torch.repeat_interleave(torch.arange(len(parts), device=row.device), counts)
