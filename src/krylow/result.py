@@ -13,7 +13,6 @@ from krylow import _checks
 from krylow._floor import PROOF_LIMIT
 from krylow._html import html_table
 from krylow._reduce import summed
-from krylow.autodiff.implicit import attach_gradient
 from krylow.certificate import (
     LEAST_BOUND,
     Certificate,
@@ -182,18 +181,13 @@ class Subspace:
 
 
 def from_pairs(L: Operator, k: int, pairs: Ritz, cost: tuple[int, int], why: str) -> Subspace:
-    """Return the subspace of the k lowest Ritz pairs of a solver, with its implicit gradient where one is wanted.
-
-    ``cost`` are the products and passes that were spent.
-    """
+    """Return the subspace of the k lowest Ritz pairs of a solver; ``cost`` are the products and passes spent."""
     kept = pairs.kept
     k = k if kept is None else max(1, kept)
     X, theta = pairs.X[..., :k], pairs.theta[..., :k]
     if kept == 0:
         X, theta = torch.zeros_like(X), torch.full_like(theta, torch.inf)
     guard = pairs.theta.shape[-1] > k
-    if torch.is_grad_enabled() and L.requires_grad:
-        X = attach_gradient(L, X, theta)
     return Subspace(
         basis=X,
         ritz_values=theta,

@@ -12,7 +12,8 @@ and by nothing inside the band; conjugate gradients solve all columns together.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,8 +22,15 @@ from torch.autograd.function import once_differentiable
 from krylow.krylov.cg import conjugate_gradients
 from krylow.operators import Operator
 
+#: From U, theta and the gradient of U: W, and U as it is best used with that.
+Adjoint: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+#: Relative error of W in the energy norm, over the root of the squared error that the subspace was asked for.
+ACCURACY = 0.1
 
-def attach_gradient(L: Operator, basis: Tensor, theta: Tensor) -> Tensor:
+
+def attach_gradient(
+    L: Operator, basis: Tensor, theta: Tensor, adjoint: Adjoint | None = None, *, tol: float = 0.0
+) -> Tensor:
     """Return ``basis`` as it is, with the gradient of its span with respect to ``L.tensors``.
 
     Parameters
@@ -31,37 +39,53 @@ def attach_gradient(L: Operator, basis: Tensor, theta: Tensor) -> Tensor:
         The operator, with a gradient.
     basis, theta
         ``(*batch, n, k)`` Ritz vectors and ``(*batch, k)`` Ritz values of L, converged. The gradient is that of the
-        exact subspace, evaluated here: its error is of the order of the subspace's. Costs at most 2000 k products,
-        when a gradient is asked for.
+        exact subspace, evaluated here: its error is of the order of the subspace's.
+    adjoint
+        What solves for W when a gradient is asked for. None: :func:`solve_adjoint`.
+    tol
+        Squared error that the subspace was asked for; W is not solved for much more exactly. 0: to rounding.
     """
-    return _Implicit.apply(basis.detach(), theta.detach(), L, *L.tensors)
+    if adjoint is None:
+        frozen = L.detach().counting_for(L)
+
+        def adjoint(U: Tensor, theta: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+            return solve_adjoint(frozen, U, theta, grad, tol), U
+
+    return _Implicit.apply(basis.detach(), theta.detach(), L, adjoint, *L.tensors)
+
+
+def solve_adjoint(L: Operator, U: Tensor, theta: Tensor, grad: Tensor, tol: float = 0.0) -> Tensor:
+    """Return W ``(*batch, n, k)`` by conjugate gradients, as exactly as a subspace of squared error ``tol`` deserves.
+
+    Costs at most 2000 k products.
+    """
+
+    def outside(X: Tensor) -> Tensor:
+        return X - U @ (U.mT @ X)
+
+    def shifted(X: Tensor) -> Tensor:
+        return outside(L @ X) - theta[..., None, :] * X
+
+    least = torch.finfo(U.dtype).eps ** 0.75
+    right, energy = -outside(grad), ACCURACY * tol**0.5
+    return outside(conjugate_gradients(shifted, right, steps=2000, tol=least, energy=energy))
 
 
 class _Implicit(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, basis: Tensor, theta: Tensor, L: Operator, *tensors: Tensor) -> Tensor:
-        ctx.L = L
+    def forward(ctx: Any, basis: Tensor, theta: Tensor, L: Operator, adjoint: Adjoint, *tensors: Tensor) -> Tensor:
+        ctx.L, ctx.adjoint = L, adjoint
         ctx.save_for_backward(basis, theta)
         return basis.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        U, theta = ctx.saved_tensors
         L = ctx.L
-        frozen = L.detach()
-
-        def outside(X: Tensor) -> Tensor:
-            return X - U @ (U.mT @ X)
-
-        def shifted(X: Tensor) -> Tensor:
-            return outside(frozen @ X) - theta[..., None, :] * X
-
-        steps, tol = 2000, torch.finfo(U.dtype).eps ** 0.75
-        W = outside(conjugate_gradients(shifted, -outside(grad), steps=steps, tol=tol))
+        W, U = ctx.adjoint(*ctx.saved_tensors, grad)
         with torch.enable_grad():
             # <W, L U> symmetrised, as a function of the entries of L: its gradient is the one wanted.
             value = ((W * (L @ U)).sum() + (U * (L @ W)).sum()) / 2
             wanted = [t for t in L.tensors if t.requires_grad]
             found = iter(torch.autograd.grad(value, wanted, allow_unused=True))
-        return None, None, None, *(next(found) if t.requires_grad else None for t in L.tensors)
+        return None, None, None, None, *(next(found) if t.requires_grad else None for t in L.tensors)

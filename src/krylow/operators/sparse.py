@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -276,13 +277,33 @@ def _csr_product(crow: Tensor, col: Tensor, values: Tensor, X: Tensor) -> Tensor
     return torch.sparse_csr_tensor(crow, col, values, size=(n, n), check_invariants=False) @ X
 
 
+@cache
+def _samples(device: str) -> bool:
+    """Return whether this build of torch has a sampled product of dense matrices for a device."""
+    one = torch.ones(1, 1, device=device)
+    try:
+        torch.sparse.sampled_addmm(one.to_sparse_csr(), one, one, beta=0.0)
+    except (RuntimeError, NotImplementedError):
+        return False
+    return True
+
+
+def _sampled_product(crow: Tensor, col: Tensor, row: Callable[[], Tensor], X: Tensor, Y: Tensor) -> Tensor:
+    """Return the entries of X Y^T at the places of a sparse matrix, ``(nnz,)``."""
+    if not _samples(X.device.type):
+        return (X[row()] * Y[col.long()]).sum(-1)
+    n, ones = X.shape[0], X.new_zeros(col.numel())
+    places = torch.sparse_csr_tensor(crow, col, ones, size=(n, n), check_invariants=False)
+    return torch.sparse.sampled_addmm(places, X.contiguous(), Y.contiguous().mT, beta=0.0).values()
+
+
 class _SparseProduct(torch.autograd.Function):
     """L X with the gradient of the values gathered at the matrix's own places, never a dense n x n one."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, X: Tensor, L: SparseOperator) -> Tensor:
         ctx.save_for_backward(values, X)
-        ctx.places = (L.crow, L.col, L.row)
+        ctx.places = (L.crow, L.col, lambda: L.row)
         return _csr_product(L.crow, L.col, values, X)
 
     @staticmethod
@@ -290,6 +311,6 @@ class _SparseProduct(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         values, X = ctx.saved_tensors
         crow, col, row = ctx.places
-        grad_values = (grad[row] * X[col]).sum(-1) if ctx.needs_input_grad[0] else None
+        grad_values = _sampled_product(crow, col, row, grad, X) if ctx.needs_input_grad[0] else None
         grad_X = _csr_product(crow, col, values, grad) if ctx.needs_input_grad[1] else None  # L is symmetric
         return grad_values, grad_X, None

@@ -240,10 +240,11 @@ def _exact_image(D: Operator, X: Tensor, out: Tensor) -> Tensor:
     return torch.cat(inner, dim=1)
 
 
-def conclude(D: Operator, block: Block, k: int, outcome: Outcome, tol: float) -> Ritz:
+def conclude(D: Operator, block: Block, k: int, outcome: Outcome, tol: float, *, guards: bool = False) -> Ritz:
     """Return the Ritz pairs of the first k vectors of a block, null vectors included, in float64, with their evidence.
 
-    D is L with counters of its own, and ``tol`` the error asked for.
+    D is L with counters of its own, and ``tol`` the error asked for. ``guards`` says whether the vectors behind the k,
+    k > 0, are returned, too.
     """
     shown = (block.estimate.residuals is not None or not rough(tol)) and not outcome.interrupted
     if math.isinf(outcome.error) or not shown:  # nothing was judged since the last sweep
@@ -254,8 +255,10 @@ def conclude(D: Operator, block: Block, k: int, outcome: Outcome, tol: float) ->
     floor = float(following) if following.numel() else math.inf
     if outcome.kept is not None and following.numel():  # whether it is above the cutoff is what has to be known
         floor = cautious_floor(theta[wanted], delta[wanted])
-    theta, basis, residuals = block.finish(D, max(1, wanted), again=not rough(tol))
-    theta, basis, residuals = (part[..., : max(1, k)] for part in (theta, basis, residuals))
+    kept = block.X.shape[1] if guards else max(1, wanted)
+    theta, basis, residuals = block.finish(D, kept, again=not rough(tol))
+    basis, following = (basis, theta[k:]) if guards else (basis[:, : max(1, k)], following)
+    theta, residuals = theta[: max(1, k)], residuals[: max(1, k)]
     separate = outcome.well_defined if outcome.settled else k  # of gaps that may still show nothing is claimed
     if k == 0:  # nothing is up to the cutoff: one column that stands for none
         separate, residuals = 1, torch.zeros_like(residuals)

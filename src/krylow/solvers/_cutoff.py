@@ -25,7 +25,6 @@ import torch
 
 from krylow._checks import InputError
 from krylow._floor import PROOF_LIMIT
-from krylow.autodiff.implicit import attach_gradient
 from krylow.density import estimated_count
 from krylow.krylov.ritz import Evidence
 from krylow.linalg.elimination import SETTINGS, Factor
@@ -74,7 +73,7 @@ def up_to(problem: Problem, cutoff: float, solver: Solver) -> Subspace:
         raise InputError(f'method="{solver.name}" has no gradient at a cutoff: pass k, or use method="exact".')
     within = found.ritz_values.isfinite()
     theta = torch.where(within, found.ritz_values, torch.zeros_like(found.ritz_values))
-    return replace(found, basis=attach_gradient(L, found.basis, theta) * within[..., None, :])
+    return replace(found, basis=solver.attach(problem, found.basis, theta) * within[..., None, :])
 
 
 def _doubled(problem: Problem, cutoff: float, solver: Solver) -> Subspace:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from krylow._memory import empty
+from krylow.krylov.chebyshev import chebyshev_solve
 from krylow.linalg.components import NullSpace
 from krylow.operators import SparseOperator
 from krylow.solvers._filter import spectrum_top
@@ -79,20 +80,7 @@ class Pencil:
         def deflated_(Y: Tensor) -> Tensor:
             return Y.addmm_(deep, deep.mT @ Y, alpha=-1) if deep.shape[1] else Y
 
-        center, half = (self.top + low) / 2, (self.top - low) / 2
-        ratio = center / half
-        rho = 1 / ratio
-        y, previous = (empty(*R.shape, dtype=R.dtype, device=R.device) for _ in range(2))
-        torch.div(deflated_(R), center, out=y)
-        previous.zero_()
-        for step in range(1, degree):
-            following = 1 / (2 * ratio - rho)
-            a = 2 * following / half
-            new = self.operator.three_term(y, previous, -a, 1 + following * rho, -following * rho, out=previous)
-            previous, y, rho = y, new.add_(R, alpha=a), following
-            if step % 6 == 0:  # rounding brings them back
-                previous, y = deflated_(previous), deflated_(y)
-        return y
+        return chebyshev_solve(self.operator, deflated_(R), degree, low, self.top, deflated_)
 
     def reduction(self, degree: int, end: float, low: float) -> float:
         """Return the part of the squared error on [low, top] that a correction of vectors at ``end`` leaves."""

@@ -23,6 +23,7 @@ from krylow._memory import empty
 from krylow._random import gaussian
 from krylow._reduce import seeded
 from krylow._threads import sharing
+from krylow.autodiff.implicit import Adjoint, attach_gradient
 from krylow.autodiff.projector import orthonormalize
 from krylow.certificate import Status
 from krylow.krylov.ritz import Evidence, Ritz
@@ -199,7 +200,23 @@ class Solver(ABC):
                 if found.status not in (Status.CONVERGED, Status.NO_GAP):
                     pairs = self.solve(replace(problem, start=None))
         why = f"{why}; {pairs.how}" if pairs.how else why
-        return from_pairs(L, problem.k, pairs, (L.products - before[0], L.passes - before[1]), why)
+        found = from_pairs(L, problem.k, pairs, (L.products - before[0], L.passes - before[1]), why)
+        return replace(found, basis=self.attach(problem, found.basis, found.ritz_values, pairs))
+
+    def attach(self, problem: Problem, basis: Tensor, theta: Tensor, pairs: Ritz | None = None) -> Tensor:
+        """Return a basis with the implicit gradient of its span, if one is wanted.
+
+        ``pairs`` may have guard vectors behind the k wanted ones.
+        """
+        from krylow.solvers._adjoint import LargeAdjoint  # which is given the problem
+
+        L = problem.operator
+        if not (torch.is_grad_enabled() and L.requires_grad):
+            return basis
+        adjoint: Adjoint | None = None
+        if isinstance(L, SparseOperator) and L.device.type == "cpu" and problem.is_large():
+            adjoint = LargeAdjoint(problem, pairs, factorised=self.name == "shift_invert")
+        return attach_gradient(L, basis, theta, adjoint, tol=problem.tol)
 
 
 @sharing()

@@ -130,7 +130,8 @@ class Multilevel(Solver):
         goal = Goal(problem.k, tol / Stopping.safety, limit, watch, problem.cutoff)
         block, outcome, how = self._solve_level(problem, A, D, problem.null_vector(), goal, width)
         k = problem.k if outcome.kept is None else outcome.kept
-        return replace(conclude(D, block, k, outcome, tol), how=how)
+        guards = problem.profile.operator.requires_grad and problem.cutoff is None  # which a gradient deflates
+        return replace(conclude(D, block, k, outcome, tol, guards=guards), how=how)
 
     def _solve_level(
         self, problem: Problem, A: Operator, D: SparseOperator, vector: Tensor, goal: Goal, width: int
