@@ -33,7 +33,7 @@ def test_dialects(matrix, mark, header, end):
     assert numbers == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("header", ["", "source,target\n", "x,y\n", "From,To\n"])
+@pytest.mark.parametrize("header", ["", "source,target\n", "Head,Tail\n", "From,To\n"])
 def test_two_columns_have_weight_one(matrix, header):
     found, _ = matrix(header + "".join(f"{u},{v}\n" for u, v, _ in EDGES))
     assert np.array_equal(found, (MATRIX != 0).astype(float))
@@ -165,6 +165,9 @@ def test_a_table_without_weights_has_none(matrix):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
+        ("heat,rain\n3,5\n4,1\n", {}, "may be a table of signals, got numbers in columns called 'heat', 'rain'"),
+        ("heat,rain,snow\n3,5,0.5\n4,1,2\n", {}, "may be a table of signals"),
+        ("city,heat\nOslo,3\nRome,5\n", {}, "may be a table of signals"),
         ("node,heat\n0,3\n1,5\n", {}, "first column called 'node', as in a table of signals"),
         (",x,y\n0,3,1\n1,5,2\n", {}, "first column called '', as in a table of signals"),
         ("alice,0.5,1.5\nbob,0.25,2\n", {}, "by names, got 0.5: is it a file of signals"),

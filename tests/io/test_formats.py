@@ -192,6 +192,12 @@ def test_parquet_and_tables_with_named_columns(G, tmp_path):
         read_graph(pandas.DataFrame({"source": ["a"], "target": ["b"], "weight": ["c"]}))
     with pytest.raises(InputError, match="first column called 'node'"):
         read_graph(pandas.DataFrame({"node": [0, 1], "heat": [1, 2]}))
+    signals = pandas.DataFrame({"heat": [3, 4], "rain": [1, 2]})
+    signals.to_parquet(tmp_path / "signals.parquet")
+    for given in (signals, tmp_path / "signals.parquet"):
+        with pytest.raises(InputError, match="may be a table of signals"):
+            read_graph(given)
+        assert read_graph(given, source="heat", target="rain").n == 4
     (tmp_path / "bad.parquet").write_bytes((tmp_path / "g.parquet").read_bytes()[:-40])
     with pytest.raises(InputError, match="must be a Parquet file"):
         read_graph(tmp_path / "bad.parquet")

@@ -81,6 +81,16 @@ def used_columns(first: Sequence[str], header: bool, columns: Columns, what: str
     return used
 
 
+def check_clear(first: Sequence[str], used: tuple[int, ...], columns: Columns, numbers: bool, what: str) -> None:
+    """Refuse whole numbers under names that do not say that they are nodes: they may as well be signals."""
+    said = columns.source is not None or known_ends(first) is not None or _named(WEIGHTS, first) is not None
+    if numbers and not said:
+        raise InputError(
+            f"{what} may be a table of signals, got numbers in columns called {_listed([first[i] for i in used])}: if "
+            "these are nodes, say which columns are source and target (--source, --target)."
+        )
+
+
 def _default_weight(first: Sequence[str], header: bool, known: tuple[int, int] | None, what: str) -> int | None:
     """Return the column of weights where nothing was asked for, or refuse a table whose columns are not clear."""
     named = _named(WEIGHTS, first) if header else None

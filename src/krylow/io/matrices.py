@@ -97,7 +97,7 @@ def _matlab(content: bytes, limit: Limit, name: str | None) -> Any:
     shape, kind = found[name]
     size = max(shape) * ROW_BYTES if kind in ("sparse", "struct") else 8 * math.prod(shape)
     limit.check(size, f"a matrix of shape {shape}")
-    W = scipy.io.loadmat(io.BytesIO(content), variable_names=[name], spmatrix=False)[name]
+    W = scipy.io.loadmat(io.BytesIO(content), variable_names=[name])[name]
     if kind == "struct":
         W = W["A"].item()
     if scipy.sparse.issparse(W):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from krylow._checks import InputError
-from krylow.io.columns import Columns, used_columns
+from krylow.io.columns import Columns, check_clear, used_columns
 from krylow.io.files import Limit, attempt
 from krylow.io.networks import library
 from krylow.io.text import Edges, check_names, numbered, whole
@@ -34,8 +34,14 @@ def frame_edges(frame: Any, columns: Columns, limit: Limit) -> Edges:
     what, names = limit.what, list(frame.columns)
     if not all(isinstance(name, str) for name in names):
         raise InputError(f"{what} must have columns with names, got {names[:6]}: is it a matrix? Pass its values.")
-    parts = [frame[names[place]] for place in used_columns(names, True, columns, what)]
-    return attempt(lambda: _edges([_values(part) for part in parts], limit), b" ", what, "a table of edges")
+    used = used_columns(names, True, columns, what)
+
+    def read() -> Edges:
+        parts = [_values(frame[names[place]]) for place in used]
+        check_clear(names, used, columns, any(part.dtype.kind in "iuf" for part in parts[:2]), what)
+        return _edges(parts, limit)
+
+    return attempt(read, b" ", what, "a table of edges")
 
 
 def _values(column: Any) -> np.ndarray:
@@ -77,10 +83,13 @@ def _parquet(content: bytes, limit: Limit, columns: Columns) -> Edges:
         file = parquet.ParquetFile(io.BytesIO(content))
         limit.check(_EDGE_BYTES * file.metadata.num_rows, f"{file.metadata.num_rows} rows")
         names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
-        used = [names[place] for place in used_columns(names, True, columns, what)]
+        places = used_columns(names, True, columns, what)
+        used = [names[place] for place in places]
         # A name that is stored once and repeated in every row is one object here, whatever its length.
         table = parquet.ParquetFile(io.BytesIO(content), read_dictionary=used[:2]).read(columns=used)
-        return _edges([_column(table.column(name).combine_chunks()) for name in used], limit)
+        parts = [_column(table.column(name).combine_chunks()) for name in used]
+        check_clear(names, places, columns, any(part.dtype.kind in "iuf" for part in parts[:2]), what)
+        return _edges(parts, limit)
 
     return attempt(read, content, what, "a Parquet file")
 

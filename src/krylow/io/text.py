@@ -20,7 +20,7 @@ from xml.etree.ElementTree import ParseError, XMLParser
 import numpy as np
 
 from krylow._checks import InputError
-from krylow.io.columns import DEFAULT, Columns, used_columns
+from krylow.io.columns import DEFAULT, Columns, check_clear, used_columns
 from krylow.io.files import Limit, decode
 
 
@@ -130,6 +130,10 @@ def parse_edge_list(data: bytes, limit: Limit, columns: Columns = DEFAULT) -> Ed
     used = used_columns(first, header, columns, what)
     if header and len(lines) == 1:
         raise InputError(f"{what} must hold an edge a line, got a line of column names alone.")
+    if header:
+        second = fields(lines[1], mark, what)
+        numbers = len(second) == len(first) and any(is_number(second[place]) for place in used[:2])
+        check_clear(first, used, columns, numbers, what)
     form = _Form(header, mark, used, len(first))
     edges = _of_any_kind(lambda: islice(content(text), int(header), None), form, limit)
     if edges is not None:
@@ -158,7 +162,7 @@ def _is_header(lines: list[str], mark: str | None, columns: Columns, what: str) 
     if len(first) != 2 or columns.known(first):
         return True
     second = fields(lines[1], mark, what) if len(lines) > 1 else []
-    return len(second) == 2 and all(map(is_number, second))
+    return len(second) == 2 and any(map(is_number, second))
 
 
 def _with_data(text: str, columns: Columns, limit: Limit) -> Edges:
