@@ -79,3 +79,13 @@ def test_every_example_has_a_test():
     tested = Path(__file__).read_text(encoding="utf-8")
     elsewhere = {"attention.py"}  # tests/nn/test_transformer.py
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(re.findall(r"run\(\"(.+?)\"\)", tested)) | elsewhere
+
+
+def test_wavelets(run):
+    printed, (degree, products, error, before, after, difference, learned, true) = run("wavelets.py")
+    assert "chebyshev" in printed
+    assert products == degree + 4
+    assert error < 1e-6
+    assert after == pytest.approx(before, rel=1e-3)
+    assert difference < 1e-3
+    assert learned == pytest.approx(true, rel=0.1)
