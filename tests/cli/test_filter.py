@@ -219,7 +219,7 @@ BAD = [
     (["g.mtx", "none.npy", "-k", 5], "cannot read 'none.npy'"),
     (["g.xlsx", "x.npy", "-k", 5], "a graph must be a file of type"),
     (["x.npy", "x.npy", "-k", 5], "x.npy must be a square matrix"),
-    (["x.csv", "x.npy", "-k", 5], "whole numbers or by names, got"),
+    (["x.csv", "x.npy", "-k", 5], "may be a table of signals"),
     (["g.mtx", "short.npy", "-k", 5], "short.npy must have a row for each of the 34 nodes of g.mtx, got shape (33, 2)"),
     (["g.txt", "short.npy", "-k", 5], "34 nodes of g.txt (0 to 33), got shape (33, 2)"),
     (["g.mtx", "wide.npy", "-k", 5], "got shape (2, 34): transpose it"),
