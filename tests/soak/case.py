@@ -189,6 +189,16 @@ def _budget(case: Case, k: int) -> int | None:
     return 4000 * (k + 8) if case.method in ("thick_restart", "lobpcg", "chebyshev", "davidson", "multilevel") else None
 
 
+def error_of(truth: Truth, k: int, V: np.ndarray, dtype: str) -> dict[str, Any]:
+    """Return the error of a basis, the gap at k, what truth and rounding may be off by, and if the gap is known."""
+    U, values, eps = truth.vectors[:, :k], truth.values, float(np.finfo(dtype).eps)
+    gap = float(values[k] - values[k - 1]) if k < values.size else np.inf
+    V = np.linalg.qr(V)[0]
+    error = float(((V - U @ (U.T @ V)) ** 2).sum()) / k + (k - V.shape[1]) / k
+    known = k * min(1.0, truth.doubt / max(gap, truth.doubt, 1e-300)) ** 2 + (8 * eps) ** 2 * V.shape[0]
+    return {"error": error, "gap": gap, "known": known, "defined": bool(gap > 20 * truth.doubt)}
+
+
 def judge(case: Case, truth: Truth, k: int, V: np.ndarray, status: str, bound: float, proved: bool) -> dict[str, Any]:
     """Return the outcome of an answer: its error against the truth, and what is wrong with what it says of itself."""
     eps = float(np.finfo(case.dtype).eps)
@@ -202,17 +212,12 @@ def judge(case: Case, truth: Truth, k: int, V: np.ndarray, status: str, bound: f
         return said | {"outcome": "not orthonormal", "off": off}
     if status == "CONVERGED" and V.shape[1] < k:
         return said | {"outcome": "columns missing"}
-    U, values, n = truth.vectors[:, :k], truth.values, V.shape[0]
-    gap = values[k] - values[k - 1] if k < values.size else np.inf
-    V = np.linalg.qr(V)[0]
-    error = float(((V - U @ (U.T @ V)) ** 2).sum()) / k + (k - V.shape[1]) / k
-    said |= {"error": error, "gap": float(gap)}
+    said |= error_of(truth, k, V, case.dtype)
+    error, gap, known, n = said["error"], said["gap"], said["known"], V.shape[0]
     if k >= n:
         return said | {"outcome": "ok"}
-    scale = max(abs(values[k]), truth.doubt)
-    # What LAPACK itself, and rounding of the basis, may be off by.
-    known = k * min(1.0, truth.doubt / max(gap, truth.doubt, 1e-300)) ** 2 + (8 * eps) ** 2 * n
-    if gap <= 20 * truth.doubt:
+    scale = max(abs(truth.values[k]), truth.doubt)
+    if not said["defined"]:
         exact_tie = gap <= truth.doubt and case.weights == "unit"
         return said | {"outcome": "converged at a tie" if status == "CONVERGED" and exact_tie else "ok"}
     if status == "CONVERGED":
