@@ -10,6 +10,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 import torch
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
 import krylow as kl
@@ -89,25 +90,45 @@ def adjacency(case: Case) -> sp.csr_array:
 def truth_of(A: sp.csr_array, most: int) -> Truth | None:
     """Return the lowest eigenpairs of a Laplacian, or None where they cannot be had in reasonable time."""
     n, norm = A.shape[0], float(abs(A).sum(axis=1).max()) if A.nnz else 0.0
+    norm = max(norm, 1e-300)
     if n <= DENSE:
-        top = min(n, most) - 1
-        values, vectors = scipy.linalg.eigh(A.toarray(), subset_by_index=[0, top])
-        return Truth(values, vectors, 4 * EPS * max(norm, 1e-300) * n**0.5)
-    shift = max(norm, 1e-300) * 1e-10
-    try:
-        return _counted(A, most, shift, norm)
-    except (RuntimeError, MemoryError, ArpackError):  # a singular factor, or no convergence
-        return None
+        values, vectors = scipy.linalg.eigh(A.toarray(), subset_by_index=[0, min(n, most) - 1])
+        return Truth(values, vectors, 4 * EPS * norm * n**0.5)
+    order = np.argsort(label := connected_components(A)[1], kind="stable")
+    pieces = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
+    found = []
+    for nodes in pieces:  # an inverse has one vector of each eigenspace, so pieces do not share one
+        piece = sp.csr_array(A[nodes][:, nodes])
+        if nodes.size <= DENSE:
+            count = min(nodes.size, most)
+            found.append(scipy.linalg.eigh(piece.toarray(), subset_by_index=[0, count - 1]))
+            continue
+        try:
+            pairs = _counted(piece, most, norm)
+        except (RuntimeError, MemoryError, ArpackError):  # a singular factor, or no convergence
+            return None
+        if pairs is None:
+            return None
+        found.append(pairs)
+    # All eigenvalues are known up to where the first piece that has more of them ends.
+    sure = min((v[-1] for (v, _), nodes in zip(found, pieces, strict=True) if v.size < nodes.size), default=np.inf)
+    lowest = sorted((v, i, j) for i, (values, _) in enumerate(found) for j, v in enumerate(values) if v <= sure)[:most]
+    vectors = np.zeros((n, len(lowest)))
+    for column, (_, i, j) in enumerate(lowest):
+        vectors[pieces[i], column] = found[i][1][:, j]
+    return Truth(np.array([v for v, _, _ in lowest]), vectors, 100 * EPS * norm)
 
 
-def _counted(A: sp.csr_array, most: int, shift: float, norm: float) -> Truth | None:
+def _counted(A: sp.csr_array, most: int, norm: float) -> tuple[np.ndarray, np.ndarray] | None:
     """Return eigenpairs of the inverse up to their widest gap, where an inertia count finds as many below that."""
-    n, factor = A.shape[0], _factor(A, -shift)
+    n, shift = A.shape[0], norm * 1e-10
+    factor = _factor(A, -shift)
     if factor is None:
         return None
     inverse = LinearOperator(A.shape, matvec=factor.solve, dtype=float)
     start = np.random.default_rng(0).standard_normal(n)
-    values, vectors = eigsh(A, most, sigma=-shift, OPinv=inverse, ncv=3 * most, v0=start, tol=0)
+    options = {"sigma": -shift, "OPinv": inverse, "ncv": 3 * most, "v0": start, "maxiter": 30}
+    values, vectors = eigsh(A, most, tol=0, **options)
     order = np.argsort(values)
     values, vectors = values[order], np.linalg.qr(vectors[:, order])[0]
     below = int(np.argmax(np.diff(values)))
@@ -116,7 +137,7 @@ def _counted(A: sp.csr_array, most: int, shift: float, norm: float) -> Truth | N
     counted = _factor(A, 0.5 * (values[below] + values[below + 1]))
     if counted is None or int((counted.U.diagonal() < 0).sum()) != below + 1:
         return None
-    return Truth(values[: below + 2], vectors[:, : below + 2], 100 * EPS * norm)
+    return values[: below + 2], vectors[:, : below + 2]
 
 
 def _factor(A: sp.csr_array, shift: float) -> Any:
