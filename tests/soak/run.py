@@ -14,17 +14,21 @@ import json
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from soak.case import run
+from soak.case import draw, run
+from soak.watchdog import watched
 
 #: Wrong, whatever else: these end `make soak` with an error.
 HARD = (
+    "crash",
+    "hang",
     "exception",
     "not finite",
     "not orthonormal",
@@ -36,16 +40,8 @@ HARD = (
 )
 #: Estimates are allowed to be off now and then; how often is what the record is for.
 SOFT = ("above tol", "above bound", "gap not seen")
-#: Cases between two writes of the record, and seconds beyond which a case is listed as slow.
-CHUNK, SLOW = 64, 20.0
-
-
-def alone(seed: int) -> dict[str, Any]:
-    """Run one case on one thread."""
-    import torch
-
-    torch.set_num_threads(1)
-    return run(seed)
+#: A solve is listed as slow that took as many processor seconds, and times as long as its truth.
+SLOW, BESIDE_TRUTH = 10.0, 5.0
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -54,13 +50,15 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for row in rows:
         for key, name in (("family", row["family"]), ("method", row.get("method used", row["method"]))):
             table[key].setdefault(name, Counter())[row["outcome"]] += 1
-    slow = [row for row in rows if row.get("seconds", 0) > SLOW]
+    slow = [row for row in rows if row.get("seconds", 0) > max(SLOW, BESIDE_TRUTH * row["truth seconds"])]
+    refused = Counter(f"{row['method']}: {row['why']}"[:80] for row in rows if row["outcome"] == "refused")
     return {
         "cases": len(rows),
         "outcomes": dict(Counter(row["outcome"] for row in rows)),
         "converged": sum(row.get("status") == "CONVERGED" for row in rows),
         "by": {key: {name: dict(counts) for name, counts in sorted(rows_.items())} for key, rows_ in table.items()},
         "failures": [row for row in rows if row["outcome"] in HARD + SOFT],
+        "refused": dict(refused.most_common()),
         "slow": slow,
     }
 
@@ -76,21 +74,22 @@ def main() -> int:
     args = parser.parse_args()
     if args.case:
         for seed in args.case:
-            print(json.dumps(alone(seed), indent=1))
+            print(json.dumps(run(seed), indent=1))
         return 0
     args.log.mkdir(parents=True, exist_ok=True)
     log = args.log / f"{args.seed}.jsonl"
-    lines = log.read_text().splitlines() if log.exists() else []
-    rows = [json.loads(line) for line in lines if line.endswith("}")]
-    started, begin, following = datetime.now(UTC), time.perf_counter(), args.seed + len(rows)
-    with ProcessPoolExecutor(args.workers) as pool, log.open("a") as out:
-        while time.perf_counter() - begin < args.seconds:
-            for row in pool.map(alone, range(following, following + CHUNK)):
-                rows.append(row)
-                print(json.dumps(row), file=out, flush=True)
-                if row["outcome"] in HARD:
-                    print(row["outcome"], json.dumps(row), flush=True)
-            following += CHUNK
+    whole = [line for line in (log.read_text().splitlines() if log.exists() else []) if line.endswith("}")]
+    log.write_text("".join(line + "\n" for line in whole))  # without a line that was cut short
+    rows = [json.loads(line) for line in whole]
+    done = {row["seed"] for row in rows}
+    started, begin = datetime.now(UTC), time.perf_counter()
+    following = (seed for seed in count(args.seed) if seed not in done and time.perf_counter() - begin < args.seconds)
+    with log.open("a") as out:
+        for row in watched(run, following, args.workers):
+            rows.append(asdict(draw(row["seed"])) | row)
+            print(json.dumps(rows[-1]), file=out, flush=True)
+            if row["outcome"] in HARD:
+                print(row["outcome"], json.dumps(rows[-1]), flush=True)
     found = summary(rows)
     print(json.dumps(found["outcomes"]))
     if args.out:

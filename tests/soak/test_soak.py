@@ -1,11 +1,13 @@
 """Ten seconds of the soak, on new cases every day; the rest of it is ``make soak``."""
 
 import datetime
+import os
+import signal
 import time
 
-from soak.case import draw, run
-from soak.families import FAMILIES
+from soak.case import GRAPHS, draw, run
 from soak.run import HARD
+from soak.watchdog import watched
 
 SECONDS, LARGEST = 10.0, 1200
 #: Cases that failed once.
@@ -30,4 +32,20 @@ def test_cases_that_failed_once():
 
 def test_every_case_follows_from_its_number_and_every_family_is_drawn():
     assert draw(17) == draw(17)
-    assert {draw(seed).family for seed in range(3000)} == set(FAMILIES)
+    assert {draw(seed).family for seed in range(3000)} == set(GRAPHS)
+
+
+def ill(seed):
+    if seed == 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if seed == 2:
+        while True:
+            pass
+    if seed == 3:
+        time.sleep(1000)
+    return {"seed": seed, "outcome": "ok"}
+
+
+def test_crashes_and_hangs_are_rows_and_the_run_goes_on():
+    rows = sorted(watched(ill, range(6), 2, seconds=1, clock=15.0), key=lambda row: row["seed"])
+    assert [row["outcome"] for row in rows] == ["ok", "crash", "hang", "hang", "ok", "ok"]
