@@ -89,6 +89,7 @@ def _tree(n: int, rng: Rng, *, spread: float = 1.0) -> sp.csr_array:
 
 
 def _caterpillar(n: int, rng: Rng) -> sp.csr_array:
+    n = max(2, n)
     spine = max(2, int(n * rng.uniform(0.2, 0.6)))
     legs = np.arange(spine, n)
     a = np.r_[np.arange(spine - 1), rng.integers(spine, size=legs.size)]

@@ -1,17 +1,25 @@
 """Ten seconds of the soak, on new cases every day; the rest of it is ``make soak``."""
 
 import datetime
-import os
-import signal
 import time
 
-from soak.case import GRAPHS, draw, run
+import pytest
+
+from soak.case import GRAPHS, Case, draw, run, solved
 from soak.run import HARD
-from soak.watchdog import watched
 
 SECONDS, LARGEST = 10.0, 1200
-#: Cases that failed once.
-FOUND: tuple[int, ...] = ()
+#: Cases that failed once, whole: the draws of a seed change with the list of families.
+FOUND = (
+    Case(
+        *(60000147, "caterpillar", 11750, "Pareto", "normalized", False, 0),
+        *("float64", "sparse", "davidson", 3.9552406583520553e-08, "tie"),
+    ),
+    Case(
+        *(60000349, "R-MAT", 476, "lognormal", "normalized", True, 0),
+        *("float32", "sparse", "multilevel", 4.385449805549093e-05, "gap"),
+    ),
+)
 
 
 def test_no_answer_of_today_is_wrong():
@@ -26,26 +34,12 @@ def test_no_answer_of_today_is_wrong():
     assert seed > today + 5
 
 
-def test_cases_that_failed_once():
-    assert not [row for row in map(run, FOUND) if row["outcome"] in HARD]
+@pytest.mark.parametrize("case", FOUND, ids=lambda case: f"{case.method}-{case.seed}")
+def test_a_case_that_failed_once(case):
+    row = solved(case)
+    assert row["outcome"] not in HARD, row
 
 
 def test_every_case_follows_from_its_number_and_every_family_is_drawn():
     assert draw(17) == draw(17)
     assert {draw(seed).family for seed in range(3000)} == set(GRAPHS)
-
-
-def ill(seed):
-    if seed == 1:
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if seed == 2:
-        while True:
-            pass
-    if seed == 3:
-        time.sleep(1000)
-    return {"seed": seed, "outcome": "ok"}
-
-
-def test_crashes_and_hangs_are_rows_and_the_run_goes_on():
-    rows = sorted(watched(ill, range(6), 2, seconds=1, clock=15.0), key=lambda row: row["seed"])
-    assert [row["outcome"] for row in rows] == ["ok", "crash", "hang", "hang", "ok", "ok"]

@@ -115,11 +115,27 @@ def lowest_eigenpairs(S: Tensor, k: int) -> tuple[Tensor, Tensor]:
             return partial_eigh(S, k)
         if m >= limits.lapack_smallest and k <= limits.lapack_share * m:
             flat = S.reshape(-1, m, m).numpy()
-            pairs = [_lapack(matrix, subset_by_index=[0, k - 1], driver="evr") for matrix in flat]
+            pairs = [_lapack_lowest(matrix, k) for matrix in flat]
             values, vectors = (torch.from_numpy(np.stack(part)) for part in zip(*pairs, strict=True))
             return values.reshape(*S.shape[:-2], k), vectors.reshape(*S.shape[:-1], k)
     values, vectors = eigh(S)
     return values[..., :k], vectors[..., :k]
+
+
+def _lapack_lowest(matrix: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k lowest pairs by relatively robust representations, or by :func:`eigh` where these fail.
+
+    In float32 vectors of clusters, as of many components, come out far from orthogonal now and then.
+    """
+    eps = np.finfo(matrix.dtype).eps
+    try:
+        values, vectors = _lapack(matrix, subset_by_index=[0, k - 1], driver="evr")
+    except np.linalg.LinAlgError:
+        values, vectors = np.empty(0), np.full((1, k), np.nan)
+    if not np.abs(vectors.T @ vectors - np.eye(k)).max() <= 32 * eps:
+        theta, Y = eigh(torch.from_numpy(matrix))
+        return theta[:k].numpy(), Y[:, :k].numpy()
+    return values, vectors
 
 
 def partial_eigh(S: Tensor, k: int) -> tuple[Tensor, Tensor]:

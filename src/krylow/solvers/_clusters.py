@@ -38,8 +38,11 @@ def contracted(L: SparseOperator, vector: Tensor, weight: float) -> Aggregation 
 
 def clusters(
     L: SparseOperator, u: Tensor, frequency: float, count: int, *, heavy: float, least: float
-) -> Aggregation | None:
-    """Return the graph whose clusters of heavy edges are one node each; None if no edge is heavy enough.
+) -> list[Aggregation]:
+    """Return graphs whose clusters of heavy edges are one node each, the fewest clusters first; none without such edges.
+
+    The first has all vectors of low frequency, though not well where these vary along a path of heavy edges: for that
+    there is a second one, with more clusters.
 
     Parameters
     ----------
@@ -53,17 +56,17 @@ def clusters(
         Vectors that are to be computed.
     heavy
         Edges above so many times ``frequency`` are contracted, or above four times as much until there are enough
-        clusters: the fewer, the worse they approximate vectors that vary along a path of heavy edges.
+        clusters.
     least
-        Clusters a vector that are enough.
+        Clusters a vector that are enough, and half as many as nodes are.
     """
     heaviest = -float(L.values.detach().min()) if L.values.numel() else 0.0
     weight = max(heavy * frequency, torch.finfo(torch.float64).eps * heaviest)
-    level = contracted(L, u, weight) if weight > 0 else None
-    while level is not None and level.coarse.n < least * count:
+    first = level = contracted(L, u, weight) if weight > 0 else None
+    while level is not None and level.coarse.n < min(least * count, L.n / 2):
         weight *= 4
         level = contracted(L, u, weight)
-    return level
+    return [one for one in dict.fromkeys((first, level)) if one is not None]
 
 
 def lowest_of_clusters(C: SparseOperator, k: int, count: int, tol: float) -> Tensor:

@@ -183,9 +183,9 @@ class Search(RitzBlock):
         for _ in range(set_.joins):
             self._filter(shift)
             before = float(self.theta[self.wanted - 1])
-            level = self._clusters()
-            self._stiff = level is not None
-            if level is not None:
+            levels = self._clusters()
+            self._stiff = bool(levels)
+            for level in levels:
                 V = lowest_of_clusters(level.coarse, self.k, self.X.shape[1], set_.cluster_error * tol)
                 self.add(self.orthonormalized(level.prolong(V).to(self.X.dtype)))
             if self.cutoff is not None:
@@ -292,8 +292,8 @@ class Search(RitzBlock):
         least, end, low = self.interval
         self.interval = least + rise, min(end + rise, 0.0), min(low + rise, 0.5 * self.pencil.top)
 
-    def _clusters(self) -> Aggregation | None:
-        """Return the graph of clusters of heavy edges; None if there are none."""
+    def _clusters(self) -> list[Aggregation]:
+        """Return graphs of clusters of heavy edges."""
         u = torch.ones(self.A.n) if self.null is None else self.null.vector
         u = torch.where(u == 0, torch.ones_like(u), u)
         frequency, set_ = max(abs(self.pencil.shift), float(self.theta[self.wanted - 1])), self.settings
