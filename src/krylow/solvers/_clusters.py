@@ -39,7 +39,7 @@ def contracted(L: SparseOperator, vector: Tensor, weight: float) -> Aggregation 
 def clusters(
     L: SparseOperator, u: Tensor, frequency: float, count: int, *, heavy: float, least: float
 ) -> list[Aggregation]:
-    """Return graphs whose clusters of heavy edges are one node each, the fewest clusters first; none without such edges.
+    """Return graphs whose clusters of heavy edges are one node each, that of the fewest first; none without such edges.
 
     The first has all vectors of low frequency, though not well where these vary along a path of heavy edges: for that
     there is a second one, with more clusters.
