@@ -51,6 +51,21 @@ def coarsest(case: str) -> dict[str, str]:
     return {"multilevel": "exact"} if kind == "dense" or int(n.removeprefix(" n=")) <= PROOF_LIMIT else {}
 
 
+def proofs() -> str:
+    """What a proof costs beside the solve alone, and what it showed."""
+    folder = ROOT / "results" / "proofs"
+    lines = ["| graph | nodes | k | solve, s | proof, s | without | with | how |", "| --- |" + " --- |" * 7]
+    sources = []
+    for record in sorted(find(folder, kind="proofs"), key=lambda record: record.config["families"][0]):
+        for row in record.results.values():
+            bounds = (f"{row[side]['status']} ({row[side]['kind']})" for side in ("without", "with"))
+            how = row["why"].split("; ")[0].split(",")[0].removeprefix("proof by the inertia of ")
+            start = f"| {row['graph']} | {row['n']} | {row['k']} | {row['solve']:.2f} | {row['proof']:.2f} | "
+            lines.append(start + " | ".join([*bounds, how]) + " |")
+        sources.append(source(record, folder))
+    return "\n".join([*lines, "", *sources])
+
+
 def large_choice() -> str:
     """The graphs that the thresholds were not fitted on, one seed of each, and what auto loses on all."""
     (record,) = find(ROOT / "results" / "large-choice", kind="large-choice")

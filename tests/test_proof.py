@@ -331,3 +331,11 @@ def test_the_bound_by_the_inverse(noise):
         bound = float(inverse_bound(lambda Z: L @ Z, *parts, torch.tensor(sigma, dtype=F64), 8.0, 5))
         error = float(np.square(U - X @ (X.T @ U)).sum()) / 7
         assert error <= bound <= 10 * error + 1e-14
+
+
+def test_estimators_prove():
+    sklearn = pytest.importorskip("krylow.integrations.sklearn")
+    W = grid(10, 14).toarray()
+    found = sklearn.LowPassEmbedding(3, affinity="precomputed", kind="combinatorial", prove=True).fit(W).subspace_
+    assert found.certificate.kind == "proved"
+    assert "proof by the inertia" in found.why

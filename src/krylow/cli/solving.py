@@ -331,8 +331,8 @@ def finish(request: Request, found: dict[str, Any]) -> None:
     if found["status"] in (None, "CONVERGED"):
         return
     errors.print(
-        f"[yellow]not converged:[/yellow] {found['status']}, the error bound is {_bound(found)}, asked for was "
-        f"{request.tol:g}. {found['advice']}"
+        f"[yellow]not converged:[/yellow] {found['status']} ({found['certificate']}), the error bound is "
+        f"{_bound(found)}, asked for was {request.tol:g}. {found['advice']}"
     )
     raise typer.Exit(NOT_CONVERGED)
 

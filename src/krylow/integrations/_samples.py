@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from krylow._checks import InputError
 from krylow.api import METHODS, subspace
+from krylow.certificate import Status
 from krylow.choose import LIMITS
 from krylow.graph import laplacian
 from krylow.integrations._frequencies import unconverged
@@ -61,8 +62,9 @@ class OnGraph(BaseEstimator):
         method, why = self.method, None
         if method == "auto" and planar and L.n > LIMITS.sparse_exact:
             method, why = "shift_invert", "a graph of neighbours in the plane is cheap to factorise"
-        found = subspace(L, k, cutoff=cutoff, method=method, tol=self.tol, seed=seed)
-        advice = unconverged(found)
+        prove = getattr(self, "prove", False)
+        found = subspace(L, k, cutoff=cutoff, method=method, tol=self.tol, seed=seed, prove=prove)
+        advice = found.status.advice if prove and found.status != Status.CONVERGED else unconverged(found)
         if advice:
             warnings.warn(f"The low frequencies are inaccurate. {advice}", ConvergenceWarning, stacklevel=5)
         return found if why is None else replace(found, why=why)

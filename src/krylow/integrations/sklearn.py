@@ -73,6 +73,8 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OnGrap
     method, tol
         As in :func:`krylow.subspace`, without the networks; "auto" takes "shift_invert" for more than 500 samples of at
         most two features, whose graph is nearly planar.
+    prove : bool, default=False
+        Whether the frequencies are to be proved, as in :func:`krylow.subspace`; what is not warns.
     random_state : int, RandomState or None, default=None
         Of the start vectors. None: the same ones at every call.
     n_jobs : int or None, default=None
@@ -108,6 +110,7 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OnGrap
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "affinity": [StrOptions({"nearest_neighbors", "precomputed"})],
         "output": [StrOptions({"vectors", "diagonal", "projector"})],
+        "prove": ["boolean"],
         "drop_first": ["boolean"],
     }
 
@@ -122,6 +125,7 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OnGrap
         drop_first: bool = True,
         method: str = "auto",
         tol: float = 1e-6,
+        prove: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -133,6 +137,7 @@ class LowPassEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OnGrap
         self.drop_first = drop_first
         self.method = method
         self.tol = tol
+        self.prove = prove
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -236,6 +241,7 @@ class LowPassFilter(OneToOneFeatureMixin, TransformerMixin, OnGraph):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **OnGraph._parameter_constraints,
+        "prove": ["boolean"],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "graph": "no_validation",  # type: ignore[dict-item]  # read, and refused in words, by krylow itself
         "cutoff": [Real, None],
@@ -251,6 +257,7 @@ class LowPassFilter(OneToOneFeatureMixin, TransformerMixin, OnGraph):
         kind: str = "combinatorial",
         method: str = "auto",
         tol: float = 1e-6,
+        prove: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -261,6 +268,7 @@ class LowPassFilter(OneToOneFeatureMixin, TransformerMixin, OnGraph):
         self.kind = kind
         self.method = method
         self.tol = tol
+        self.prove = prove
         self.random_state = random_state
         self.n_jobs = n_jobs
 
