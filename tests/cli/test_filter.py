@@ -12,6 +12,7 @@ import networkx
 import numpy as np
 import pytest
 import scipy.io
+import scipy.linalg
 import scipy.sparse
 import torch
 from typer.testing import CliRunner
@@ -67,6 +68,14 @@ def run(*arguments, code=0):
 def test_every_form_of_graph(karate, graph):
     run(graph, "x.npy", "-k", 5, "-o", "y.npy")
     assert np.allclose(np.load("y.npy"), karate[2], atol=1e-10)
+
+
+def test_the_random_walk_laplacian(karate):
+    W = scipy.io.mmread("g.mtx").toarray()
+    run("g.mtx", "x.npy", "-k", 5, "-o", "y.npy", "--kind", "random_walk")
+    _, vectors = scipy.linalg.eigh(np.diag(W.sum(1)) - W, np.diag(W.sum(1)))  # orthonormal in the degrees
+    U = vectors[:, :5]
+    assert np.allclose(np.load("y.npy"), U @ (U.T @ (W.sum(1)[:, None] * np.load("x.npy"))), atol=1e-10)
 
 
 def test_columns_and_directions_by_name(karate):

@@ -56,6 +56,8 @@ ROWS = {
     "function batch": Row(function, (3,)),
     "diagonal": Row(lambda m: DiagonalOperator(m.diagonal(dim1=-2, dim2=-1)), diagonal=True),
     "diagonal batch": Row(lambda m: DiagonalOperator(m.diagonal(dim1=-2, dim2=-1)), (3,), diagonal=True),
+    "random walk": Row(lambda m: operators.RandomWalkOperator(DenseOperator(m), m.new_ones(m.shape[:-1]))),
+    "random walk batch": Row(lambda m: operators.RandomWalkOperator(DenseOperator(m), m.new_ones(m.shape[:-1])), (3,)),
     "scipy LinearOperator": Row(lambda m: as_operator(aslinearoperator(m.detach().numpy()))),
 }
 DIFFERENTIABLE = [name for name in ROWS if name != "scipy LinearOperator"]
@@ -76,7 +78,9 @@ def block(row, columns, dtype=F64):
 
 
 def test_every_operator_has_a_row():
+    """Walks on graphs of equal degrees are symmetric; others, and complex matrices, are in ``test_similar.py``."""
     built = {type(row.build(row.matrix())) for row in ROWS.values()}
+    built |= {operators.SimilarOperator, operators.MagneticOperator}
     public = {getattr(operators, name) for name in operators.__all__} - {operators.Operator}
     assert built == public
 

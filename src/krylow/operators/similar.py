@@ -116,6 +116,7 @@ class RandomWalkOperator(SimilarOperator):
         """Return a ``scipy.sparse.csr_array`` of one graph."""
         from scipy.sparse import diags_array
 
+        self._no_batch("to_scipy()")
         root = self.root.detach().cpu().numpy()
         return (diags_array(1 / root) @ self.core.to_scipy() @ diags_array(root)).tocsr()
 
@@ -175,6 +176,7 @@ class MagneticOperator(SimilarOperator):
 
     def to_scipy(self) -> Any:
         """Return a complex ``scipy.sparse.csr_array`` of one graph."""
+        self._no_batch("to_scipy()")
         C, n = self.core.to_scipy(), self.n
         return (C[:n, :n] + 1j * C[n:, :n]).tocsr()
 
