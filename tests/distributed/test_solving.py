@@ -67,6 +67,8 @@ CASES = {
     "generalized": (looped(), {"k": 4, "kind": "generalized"}),
     "exact": (communities(seed=7), {"k": 4, "tol": 1e-7}),
     "small": (neighbours(300), {"k": 5, "tol": 1e-6}),
+    "geometric": (neighbours(6000), {"k": 6}),
+    "coarse graph shared": (neighbours(6000), {"k": 6, "replicated": 300}),
     "pair": (sp.csr_array(np.array([[0.0, 1.0], [1.0, 0.0]])), {"k": 1}),
     "pieces": (sp.csr_array(sp.block_diag([communities(1500, s) for s in range(3)])), {"k": 3}),
 }
@@ -119,6 +121,14 @@ def test_projector_is_that_of_one_machine(answers, truth, ranks, name):
     np.testing.assert_allclose(basis.T @ basis, np.eye(asked["k"]), atol=1e-9)
     x = np.random.default_rng(5).standard_normal((W.shape[0], 2))
     np.testing.assert_allclose(found["filtered"], basis @ (basis.T @ x), atol=1e-9)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_graphs_with_a_geometry_are_solved_by_coarser_ones(answers, ranks):
+    found = answers(ranks, "geometric")
+    assert found["method"] == "multilevel"
+    assert "two-grid cycles" in found["why"]
+    assert answers(ranks, "communities")["method"] == "chebyshev"
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -6,10 +6,10 @@ named by an entry point of the group ``krylow.commands``.
 
 from importlib.metadata import entry_points
 
-from krylow.cli import encode, filter, info, train, view
+from krylow.cli import encode, filter, info, shard, train, view
 from krylow.cli.app import app, errors, run
 
-__all__ = ["app", "encode", "filter", "info", "main", "train", "view"]
+__all__ = ["app", "encode", "filter", "info", "main", "shard", "train", "view"]
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import typer
 
 from krylow.cli import solving as options
 from krylow.cli.app import Stages, app, staged, write_stdout
+from krylow.cli.shard import solve_on_ranks
 from krylow.cli.solving import Request, build, describe, finish, kept, read, solve
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ FILTER_HELP = (
 SUBSPACE_HELP = (
     "Compute a basis of the k lowest frequencies of a graph, or of all up to a cutoff.\n\n"
     "krylow subspace graph.mtx -k 50 -o basis.npz\n\n"
+    "mpiexec -n 4 krylow subspace graph.petsc -k 50 -o FOLDER (a graph that ranks share, see krylow shard)\n\n"
     "Row i of the basis belongs to row i of a matrix. For an edge list or GraphML, nodes in the .npz says whose rows "
     "they are: whole numbers in ascending order, names in the order in which they first appear.\n\n"
     f"{options.EXIT_CODES}"
@@ -199,6 +201,8 @@ def subspace(
         directed,
         prove,
     )
+    if graph.suffix == ".petsc":
+        return solve_on_ranks(request)
     with staged() as stages:
         with stages.starting():
             from krylow.api import METHODS

@@ -6,7 +6,7 @@ Every rank runs the same program, ``mpiexec -n 4 python solve.py``, and holds so
 
     import krylow as kl
 
-    G = kl.distributed.from_local_rows(crow, col, weights)
+    G = kl.distributed.load("graph.petsc")  # which krylow shard, or kl.distributed.shard, writes
     sub = kl.subspace(G, k=10)  # sub.basis holds this rank's rows, G.start the first of them
     y = kl.lowpass(G, x_of_my_rows, k=10)
 
@@ -16,18 +16,64 @@ petsc4py and mpi4py have to be there; pip does not install them with krylow (doc
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 
 from krylow._checks import InputError
 from krylow.distributed._laplacian import laplacian_of_rows
+from krylow.distributed._slepc import Slepc
 from krylow.distributed._solve import ShardedSubspace
+from krylow.io.petsc import header, read_rows
+from krylow.io.shards import shard
 from krylow.operators._ranks import Ranks, mpi, petsc
 from krylow.operators.distributed import Rows
 from krylow.operators.partition import DistributedOperator
 
-__all__ = ["DistributedOperator", "ShardedSubspace", "from_local_rows", "from_petsc"]
+__all__ = ["DistributedOperator", "ShardedSubspace", "Slepc", "from_local_rows", "from_petsc", "load", "shard"]
+
+
+def load(
+    path: str | os.PathLike[str], *, comm: Any = None, kind: str | None = None, partition: bool | None = None
+) -> DistributedOperator:
+    """Return the Laplacian of a graph in a file, of which each rank reads rows with about as many entries.
+
+    Parameters
+    ----------
+    path
+        The adjacency in PETSc's binary form, as ``krylow shard`` writes it.
+    comm, kind, partition
+        As for :func:`from_local_rows`.
+
+    Raises
+    ------
+    InputError
+        Where the file is none, or a part of one; where ranks see different files; where PETSc is missing.
+    """
+    petsc()
+    ranks = Ranks(mpi().COMM_WORLD if comm is None else comm)
+    seen: Any = None
+    try:
+        seen = header(path)
+    except (OSError, InputError) as error:
+        seen = f"rank {ranks.rank} cannot read {os.fspath(path)!r}: {error}"
+    every = ranks.comm.allgather(seen)
+    ranks.fail_together(seen if isinstance(seen, str) else None)
+    other = next((rank for rank, one in enumerate(every) if one != every[0]), None)
+    if other is not None:
+        raise InputError(
+            f"ranks see different files at {os.fspath(path)!r}: {every[0].rows} nodes and {every[0].entries} entries "
+            f"on rank 0, {every[other].rows} and {every[other].entries} on rank {other}, or other content. Put "
+            "the same file where all of them see it."
+        )
+    problem, parts = None, (np.zeros(1), np.zeros(0), np.zeros(0))
+    try:
+        parts = read_rows(path, ranks.rank, ranks.size)
+    except (OSError, InputError) as error:
+        problem = str(error)
+    ranks.fail_together(problem)
+    return laplacian_of_rows(ranks, _rows(ranks, *parts), every[0].rows, kind, partition)
 
 
 def from_local_rows(

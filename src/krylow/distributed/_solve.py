@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from krylow._checks import InputError
 from krylow._floor import PROOF_LIMIT
 from krylow._reduce import largest, summed
+from krylow.distributed._slepc import Slepc
+from krylow.io.atomic import write_whole
 from krylow.linalg.components import NullSpace, null_space_of
 from krylow.operators import Operator
 from krylow.operators.distributed import LocalRows
 from krylow.operators.partition import DistributedOperator
 from krylow.profile import GraphProfile
 from krylow.result import Subspace
-from krylow.solvers import Chebyshev, Problem, Solver
+from krylow.solvers import Chebyshev, Multilevel, Problem, Solver
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,38 @@ class ShardedSubspace(Subspace):
         L = self.operator
         assert isinstance(L, DistributedOperator)
         return torch.from_numpy(L.ranks.gather(self.basis.detach().numpy()))
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write a file of rows a rank, ``basis-00000-of-00004.npy`` and so on, and ``subspace.json``, which names them.
+
+        The last is written when all others are there.
+        """
+        L, place = self.operator, Path(folder)
+        assert isinstance(L, DistributedOperator)
+        names = [f"basis-{rank:05}-of-{L.ranks.size:05}.npy" for rank in range(L.ranks.size)]
+        problem, content = None, io.BytesIO()
+        np.save(content, self.basis.detach().numpy())
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            write_whole(place / names[L.ranks.rank], content.getvalue())
+        except OSError as error:
+            problem = f"rank {L.ranks.rank} cannot write to {os.fspath(folder)!r}: {error.strerror or error}."
+        L.ranks.fail_together(problem)
+        starts = L.ranks.gather(np.array([L.start])).tolist()
+        if L.ranks.rank == 0:
+            about = {
+                "nodes": L.n,
+                "k": self.k,
+                "ritz_values": self.ritz_values.tolist(),
+                "method": self.method,
+                "why": self.why,
+                "status": self.status.name,
+                "error_bound": float(self.error_bound) if bool(self.error_bound.isfinite()) else None,
+                "tol": self.tol,
+                "files": [{"file": name, "first": first} for name, first in zip(names, starts, strict=True)],
+            }
+            write_whole(place / "subspace.json", json.dumps(about, indent=1) + "\n")
+        L.ranks.comm.barrier()
 
 
 class DistributedProfile(GraphProfile):
@@ -80,7 +119,12 @@ class DistributedProfile(GraphProfile):
 
 def choose(profile: DistributedProfile) -> tuple[str, str]:
     """Return the method for a graph that ranks share, and why."""
-    return "chebyshev", f"{profile.cut:.1%} of the entries connect ranks"
+    if profile.width <= LIMITS.geometric and profile.cut <= LIMITS.cut:
+        return "multilevel", (
+            f"level sets of searches on each rank hold {max(profile.width, 1e-3):.1%} of the nodes and "
+            f"{profile.cut:.1%} of the entries connect ranks, so that coarser graphs are like it"
+        )
+    return "chebyshev", f"{profile.cut:.1%} of the entries connect ranks, so that no coarser graph is like it"
 
 
 def shared_subspace(
@@ -115,8 +159,8 @@ def shared_subspace(
 
 def _solver(method: str | Solver, m: int | None) -> Solver:
     """Return the solver of that name, of those that ranks can run."""
-    made: dict[str, Solver] = {"chebyshev": Chebyshev(m)}
-    if isinstance(method, Chebyshev):
+    made: dict[str, Solver] = {"chebyshev": Chebyshev(m), "multilevel": Multilevel(m), "slepc": Slepc()}
+    if isinstance(method, (Chebyshev, Multilevel, Slepc)):
         return method
     if not isinstance(method, str) or method not in made:
         names = ", ".join(map(repr, ("auto", *made)))

@@ -18,6 +18,7 @@ def conjugate_gradients(
     tol: float = 0.0,
     energy: float = 0.0,
     preconditioner: Product | None = None,
+    total: Product = lambda Y: Y.sum(-2, keepdim=True),
 ) -> Tensor:
     r"""Solve $A x = b$ for a symmetric positive definite A, every column of every batch item by its own iteration.
 
@@ -42,8 +43,10 @@ def conjugate_gradients(
         Relative error in the energy norm to stop at.
     preconditioner
         An approximation of $A^{-1}$, symmetric positive definite, on blocks.
+    total
+        The sums ``(*batch, 1, s)`` of a block's columns, over all ranks where these share the rows.
     """
-    squared = b.detach().square().sum(-2, keepdim=True)  # (*batch, 1, s)
+    squared = total(b.detach().square())  # (*batch, 1, s)
     floor = torch.finfo(b.dtype).eps ** 2 * squared
     x, r, p = torch.zeros_like(b), b.clone(), torch.zeros_like(b)
     rz, live = torch.ones_like(squared), torch.ones_like(squared, dtype=torch.bool)
@@ -51,11 +54,11 @@ def conjugate_gradients(
     for count in range(1, steps + 1):
         z = r if preconditioner is None else preconditioner(r)
         before = torch.where(live, rz, torch.ones_like(rz))
-        rz = torch.where(live, (r * z).sum(-2, keepdim=True), rz)
+        rz = torch.where(live, total(r * z), rz)
         p = torch.addcmul(z, torch.where(live, rz / before, torch.ones_like(rz)), p, out=p if in_place else None)
         Ap = A(p)
-        curvature = (p * Ap).sum(-2, keepdim=True)
-        live = live & (r.detach().square().sum(-2, keepdim=True) > floor) & (curvature > 0)
+        curvature = total(p * Ap)
+        live = live & (total(r.detach().square()) > floor) & (curvature > 0)
         step = torch.where(live, rz / torch.where(live, curvature, torch.ones_like(rz)), torch.zeros_like(rz))
         x = torch.addcmul(x, step, p, out=x if in_place else None)
         r = torch.addcmul(r, step, Ap, value=-1, out=r if in_place else None)
@@ -64,7 +67,7 @@ def conjugate_gradients(
             since = count - max(2, count // 5)
             if since >= 0 and fallen[-1] - fallen[since] <= energy**2 * fallen[-1]:
                 break
-        if tol > 0 and bool((r.square().sum(-2, keepdim=True) <= tol**2 * squared).all()):
+        if tol > 0 and bool((total(r.square()) <= tol**2 * squared).all()):
             break
     return x
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any, Self, TypeAlias, cast
@@ -16,6 +16,7 @@ from torch import Tensor
 from krylow import _checks
 from krylow._checks import InputError
 from krylow._html import html_table
+from krylow._reduce import reducing
 
 #: A number, or one a graph of a batch.
 Scalar: TypeAlias = float | Tensor
@@ -160,7 +161,7 @@ class Operator(ABC):
 
     def together(self) -> AbstractContextManager[None]:
         """Return a context in which sums over nodes are those over all ranks that share them."""
-        return nullcontext()
+        return reducing(None)
 
     @property
     def shape(self) -> torch.Size:

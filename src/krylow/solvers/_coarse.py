@@ -23,6 +23,7 @@ from krylow.linalg.eigh import lowest_eigenpairs
 from krylow.linalg.elimination import Factor, Inertia
 from krylow.linalg.fill import estimate_fill
 from krylow.operators import Operator, SparseOperator
+from krylow.operators.distributed import LocalRows
 from krylow.solvers._aggregation import Aggregation, aggregate
 from krylow.solvers._filter import Filter
 from krylow.solvers._inverse_lanczos import InverseLanczos
@@ -58,14 +59,14 @@ class Coarsest:
 class CoarseGraph:
     """A coarse Laplacian with the factor that counts and solves on it, made once."""
 
-    def __init__(self, operator: SparseOperator, settings: CoarsestSettings = SETTINGS) -> None:
+    def __init__(self, operator: SparseOperator | LocalRows, settings: CoarsestSettings = SETTINGS) -> None:
         self.operator, self.settings = operator, settings
 
     @cached_property
     def is_factorised(self) -> bool:
         """Whether it is small enough for a factor."""
         C, settings = self.operator, self.settings
-        if C.n > settings.factorised or C.device.type != "cpu":
+        if not isinstance(C, SparseOperator) or C.n > settings.factorised or C.device.type != "cpu":
             return False
         return C.n <= settings.any_fill or estimate_fill(C).entries <= settings.fill * C.n
 
@@ -74,6 +75,7 @@ class CoarseGraph:
         """A small shift, the matrix with that added, and a factor of it."""
         low, high = (float(bound) for bound in self.operator.gershgorin())
         shift = self.settings.shift * high - min(low, 0.0)
+        assert isinstance(self.operator, SparseOperator)
         matrix = self.operator.to_scipy()
         matrix.setdiag(matrix.diagonal() + shift)
         return shift, matrix, Factor(matrix)
@@ -92,6 +94,8 @@ def solve_coarsest(graph: CoarseGraph, k: int, width: int, tol: float) -> Coarse
     None where the graph is too large for it.
     """
     C = graph.operator
+    if not isinstance(C, SparseOperator):  # ranks share it, since it is too large for one
+        return None
     if C.n <= max(graph.settings.decomposed, 3 * width):
         return Coarsest(*lowest_eigenpairs(C.to_dense(), width))
     if not graph.is_factorised:

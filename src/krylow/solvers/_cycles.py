@@ -21,9 +21,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from krylow._reduce import agreed, largest
 from krylow.krylov.cg import conjugate_gradients
-from krylow.linalg.row_blocks import lengths, residual_gram
+from krylow.linalg.row_blocks import residual_gram
 from krylow.operators import SparseOperator
+from krylow.operators.distributed import LocalRows
 from krylow.solvers._aggregation import Aggregation
 from krylow.solvers._block import Block, Image
 from krylow.solvers._coarse import Coarsest
@@ -80,7 +82,7 @@ class TwoGrid:
     def __init__(
         self,
         block: Block,
-        D: SparseOperator,
+        D: SparseOperator | LocalRows,
         level: Aggregation,
         coarse: Coarsest,
         goal: Goal,
@@ -93,8 +95,9 @@ class TwoGrid:
         if settings.wide * level.coarse.n < D.n and level.coarse.n < settings.few * block.X.shape[1]:
             self.degree = max(self.degree, settings.wide_degree)
         V = coarse.V.double()
-        self.inner = V.mT @ V  # of the block's columns
-        looped = float((level.coarse @ level.vector / level.vector).abs().max()) > settings.zero * block.high
+        self.inner = level.inner(V, V)  # of the block's columns
+        sums = (level.coarse @ level.vector / level.vector).abs()
+        looped = largest(float(sums.max()) if sums.numel() else 0.0)[0] > settings.zero * block.high
         self.underestimate = (1 + settings.singletons * level.singletons) * (settings.self_loops if looped else 1.0)
         self.done = 0  # cycles so far
         self._predicted: tuple[float, float] | None = None
@@ -114,13 +117,13 @@ class TwoGrid:
                 measured = self.measure(goal.tol if error <= self.settings.rough * goal.tol else 1.0)
                 if measured is None:
                     return None
-                outcome = self._judge(measured)
+                outcome = agreed(self._judge(measured))
                 self.done += 1
                 if goal.watch is not None and not outcome.narrow:
                     goal.watch.report(outcome.error)
                 if outcome.narrow or outcome.settled:
                     return outcome
-                if not self._converges(error, outcome.error):
+                if not agreed(self._converges(error, outcome.error)):
                     return None
                 self.correct(measured, self.settings.damping if self.done > 1 else 1.0)
         except KeyboardInterrupt:
@@ -134,14 +137,14 @@ class TwoGrid:
         ``tol`` says how exact the products have to be. The block's estimate becomes that of its Ritz vectors.
         """
         block, high = self.block, self.block.high
-        p = Filter(self.degree, self.low, high, 0.0)
+        p = agreed(Filter(self.degree, self.low, high, 0.0))
         G, S = block.filter(p)
         made = block.image(self.D, tol)
-        R, failed = torch.linalg.cholesky_ex(S, upper=True)
+        R, failed = agreed(torch.linalg.cholesky_ex(S, upper=True))
         if int(failed) or float((R.diagonal() / S.diagonal().sqrt()).min()) < self.settings.dependent:
             return None
         half = torch.linalg.solve_triangular(R.mT, made.H, upper=False)
-        theta, Q = torch.linalg.eigh(torch.linalg.solve_triangular(R.mT, half.mT, upper=False))
+        theta, Q = agreed(torch.linalg.eigh(torch.linalg.solve_triangular(R.mT, half.mT, upper=False)))
         C = torch.linalg.solve_triangular(R, Q, upper=True)
         block.turn, values = C, theta.cpu()
         residuals, size = _residuals(block, made, R, C)
@@ -149,12 +152,12 @@ class TwoGrid:
         rho = (self.level.restrict(made.LX) @ C).addcmul_(restricted @ C, theta, value=-1)
         Z = self._coarse_corrections(rho, theta)
         high_part = _high_part(p, values, p.rounding(block.X.dtype), G @ C, self.inner)
-        outside = (high_part.square() + lengths(Z).cpu().square()).sqrt().clamp(max=1)
+        outside = (high_part.square() + self.level.inner(Z, Z).diagonal().cpu()).sqrt().clamp(max=1)
         block.estimate = replace(block.estimate, theta=values, outside=outside, residuals=size)
         # The residual that no coarse vector has, over the frequency at which it is as large as the high part.
-        unseen = (residuals - rho.mT @ rho).cpu()
+        unseen = (residuals - self.level.inner(rho, rho)).cpu()
         at = (unseen.diagonal().clamp(min=0).sqrt() / high_part).clamp(self.low, high).sqrt()
-        seen = (rho.mT @ Z).cpu()
+        seen = self.level.inner(rho, Z).cpu()
         coupling = (seen + seen.mT) / 2 + unseen / at / at[:, None]
         shifts = coupling.diagonal().clamp(min=0)
         rounding = made.rounding + self.settings.overlap * high * p.rounding(block.X.dtype) ** 2
@@ -165,8 +168,8 @@ class TwoGrid:
         """Subtract the coarse corrections, prolonged, from the block."""
         Z = measured.Z @ (damping * measured.inverse)
         self.level.subtract_(self.block.X, Z)
-        crossed = measured.restricted.mT @ Z
-        self.inner = measured.inner - crossed - crossed.mT + Z.mT @ Z
+        crossed = self.level.inner(measured.restricted, Z)
+        self.inner = measured.inner - crossed - crossed.mT + self.level.inner(Z, Z)
 
     def _coarse_corrections(self, rho: Tensor, theta: Tensor) -> Tensor:
         r"""Return $z_i$ ``(aggregates, s)`` of restricted residuals, to a modest accuracy."""
@@ -176,11 +179,11 @@ class TwoGrid:
         nonzero = (found > zero) & (below > zero)
         tau = float((below / found)[nonzero].median()) if bool(nonzero.any()) else 1.0
         A = single(self.level.coarse)
-        V, inverse = self.coarse.V.to(A.dtype), self.coarse.inverse
+        V, inverse, inner = self.coarse.V.to(A.dtype), self.coarse.inverse, self.level.inner
         shift = (tau * theta.clamp(max=float(theta[k - 1]))).to(A.dtype)
 
         def project_(Y: Tensor) -> Tensor:
-            return Y.addmm_(V, V.mT @ Y, alpha=-1)
+            return Y.addmm_(V, inner(V, Y), alpha=-1)
 
         def multiply(Y: Tensor) -> Tensor:
             return project_(A @ Y).addcmul_(shift, Y, value=-1)
@@ -188,7 +191,10 @@ class TwoGrid:
         preconditioner = None if inverse is None else lambda Y: project_(inverse(Y))
         right = project_(rho.to(A.dtype, memory_format=torch.contiguous_format, copy=True))
         steps, tol = self.settings.coarse_steps, self.settings.coarse_tol
-        Z = project_(conjugate_gradients(multiply, right, steps=steps, tol=tol, preconditioner=preconditioner))
+        Z = conjugate_gradients(
+            multiply, right, steps=steps, tol=tol, preconditioner=preconditioner, total=self.level.total
+        )
+        project_(Z)
         return Z.double().mul_(tau)
 
     def _judge(self, measured: Measured) -> Outcome:

@@ -186,6 +186,7 @@ class Search(RitzBlock):
             levels = self._clusters()
             self._stiff = bool(levels)
             for level in levels:
+                assert isinstance(level.coarse, SparseOperator)
                 V = lowest_of_clusters(level.coarse, self.k, self.X.shape[1], set_.cluster_error * tol)
                 self.add(self.orthonormalized(level.prolong(V).to(self.X.dtype)))
             if self.cutoff is not None:

@@ -19,10 +19,12 @@ from torch import Tensor
 
 from krylow._checks import InputError
 from krylow._memory import empty
+from krylow._reduce import agreed
 from krylow.krylov.ritz import Ritz
 from krylow.operators import FunctionOperator, Operator, SparseOperator
+from krylow.operators.distributed import LocalRows
 from krylow.result import Subspace
-from krylow.solvers._aggregation import Aggregation, aggregate
+from krylow.solvers._aggregation import Aggregation, Replicated, aggregate
 from krylow.solvers._block import Block, conclude
 from krylow.solvers._coarse import SETTINGS, CoarseGraph, Coarsest, coarse_count, solve_coarsest
 from krylow.solvers._cycles import CycleSettings, TwoGrid
@@ -52,6 +54,7 @@ class CoarseningSettings:
     times: int = 2  #: so many times
     guards: int = 3  #: where cycles do not converge with fewer guards than this, they are tried with as many more
     passes: int = 4000  #: most passes of Chebyshev sweeps over a coarse graph
+    replicated: int = 400_000  #: most nodes of a coarse graph that every rank solves whole
     geometric: float = 0.1  #: largest level set of a breadth-first search, over the nodes, of a graph with a geometry
 
 
@@ -125,7 +128,7 @@ class Multilevel(Solver):
             pairs = filtered_subspace(problem, random_block(problem, columns), limit, watch)
             assert pairs is not None
             return replace(pairs, how=f"{NO_COARSE_GRAPH} {columns} vectors")
-        S = L if isinstance(L, SparseOperator) else sparse_copy(L).counting_for(L)
+        S = L if isinstance(L, (SparseOperator, LocalRows)) else sparse_copy(L).counting_for(L)
         A, D = working_precision(S, tol).counting_for(S), S.detach().counting_for(S)
         goal = Goal(problem.k, tol / Stopping.safety, limit, watch, problem.cutoff)
         block, outcome, how = self._solve_level(problem, A, D, problem.null_vector(), goal, width)
@@ -134,7 +137,7 @@ class Multilevel(Solver):
         return replace(conclude(D, block, k, outcome, tol, guards=guards), how=how)
 
     def _solve_level(
-        self, problem: Problem, A: Operator, D: SparseOperator, vector: Tensor, goal: Goal, width: int
+        self, problem: Problem, A: Operator, D: SparseOperator | LocalRows, vector: Tensor, goal: Goal, width: int
     ) -> tuple[Block, Outcome, str]:
         """Return the block of one level, how it ended, and in words what was done.
 
@@ -158,7 +161,7 @@ class Multilevel(Solver):
         limit = goal.max_products
         while coarse is not None:
             asked, width = width, coarse.theta.numel()
-            X = level.prolong(coarse.V, empty(A.n, width, dtype=A.dtype, device=A.device))
+            X = level.prolong(coarse.V, empty(A.rows, width, dtype=A.dtype, device=A.device))
             block = Block(A, X, high, orthonormal=True)
             cycles = TwoGrid(block, D, level, coarse, replace(goal, max_products=limit - A.products), settings)
             outcome = cycles.run()
@@ -178,7 +181,7 @@ class Multilevel(Solver):
         block = Block(A, torch.cat([block.X, more], dim=1), high)
         return *_sweeps(block, D, replace(goal, max_products=limit - A.products), low), f"{how}, then Chebyshev sweeps"
 
-    def _aggregated(self, D: SparseOperator, vector: Tensor, smoother: Filter, width: int) -> Aggregation:
+    def _aggregated(self, D: SparseOperator | LocalRows, vector: Tensor, smoother: Filter, width: int) -> Aggregation:
         """Return a coarsening of D, by aggregates of aggregates where the first are small, as those of grids."""
         settings, bound = self.coarsening, smoother.low / 2
         level = aggregate(D, vector, bound)
@@ -186,7 +189,8 @@ class Multilevel(Solver):
             second = aggregate(level.coarse, level.vector, bound)
             if second.coarse.n >= settings.least_twice * width:
                 level = level.then(second)
-        return level
+        few = isinstance(level.coarse, LocalRows) and level.coarse.n <= settings.replicated
+        return Replicated.of(level) if few else level
 
     def _represents(self, level: Aggregation, n: int, width: int) -> bool:
         """Return whether a coarse graph is smaller, and not too small to represent the block."""
@@ -220,11 +224,14 @@ class Multilevel(Solver):
         tol = max(min(settings.error * goal.tol, settings.most_error), settings.least_error)
         A = single(C) if goal.tol >= 1e-8 else C
         for _ in range(settings.times + 1):
-            coarse = solve_coarsest(graph, k, width, tol)
-            if coarse is None:
-                inner = Goal(k, tol, settings.passes * width)
-                block, _, _ = self._solve_level(problem, A, C, level.vector, inner, width)
-                coarse = Coarsest(block.estimate.theta[:width], block.turned()[:, :width])
+            with C.together():  # each rank by itself where each has the whole coarse graph
+                coarse = solve_coarsest(graph, k, width, tol)
+                if coarse is None:
+                    inner = Goal(k, tol, settings.passes * width)
+                    block, _, _ = self._solve_level(problem, A, C, level.vector, inner, width)
+                    coarse = Coarsest(block.estimate.theta[:width], block.turned()[:, :width])
+            if isinstance(level, Replicated):
+                coarse = replace(coarse, theta=agreed(coarse.theta), V=agreed(coarse.V))
             low = coarse.theta[1:k].clamp(min=1e-9 * float(coarse.theta[k - 1]))
             weak = bool((low[1:] > settings.weak * low[:-1]).any())
             enough = (settings.parts if weak else settings.close) * float(coarse.theta[k - 1])
@@ -236,10 +243,10 @@ class Multilevel(Solver):
         return None if weak and float(coarse.theta[-1]) <= enough else coarse
 
 
-def _sweeps(block: Block, D: SparseOperator, goal: Goal, low: float) -> tuple[Block, Outcome]:
+def _sweeps(block: Block, D: Operator, goal: Goal, low: float) -> tuple[Block, Outcome]:
     """Return the block after Chebyshev sweeps, the first of them above ``low``, and how they ended."""
     return refine_up_to(block, D, goal, low) if goal.cutoff is not None else (block, refine(block, D, goal, low))
 
 
 def _random(problem: Problem, A: Operator, width: int) -> Tensor:
-    return torch.randn(A.n, width, dtype=A.dtype, device=A.device, generator=problem.seeded())
+    return torch.randn(A.rows, width, dtype=A.dtype, device=A.device, generator=problem.seeded())

@@ -1,5 +1,6 @@
 """Solve for the graphs in a folder on all ranks, and write what was found there, in a folder named by the ranks."""
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import krylow as kl
 
 comm, folder = MPI.COMM_WORLD, Path(sys.argv[1])
 out = folder / f"ranks{comm.size}"
+COARSENING = kl.solvers.Multilevel.coarsening
 
 
 def spread(n, layout):
@@ -28,6 +30,8 @@ def solve(name, asked):
     ends, k = spread(W.shape[0], asked.pop("layout", "")), asked.pop("k")
     first, last = ends[comm.rank : comm.rank + 2]
     own = W[first:last]
+    most = asked.pop("replicated", COARSENING.replicated)
+    kl.solvers.Multilevel.coarsening = dataclasses.replace(COARSENING, replicated=most)
     made = {part: asked.pop(part) for part in ("kind", "partition") if part in asked}
     G = kl.distributed.from_local_rows(own.indptr, own.indices, own.data, **made)
     sub = kl.subspace(G, k, **asked)
