@@ -1,4 +1,4 @@
-"""The tables that README and docs show of Table 1's records: each column from the full grid where that was run."""
+"""The tables that docs show of Table 1's records: each column from the full grid where that was run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent.parent / "results" / "table1"
 TRANSFER = FOLDER.parent / "roots-transfer"
 STARTS = FOLDER.parent / "learned-steps-start"
 
-#: Rows that README shows: number and name in the record, budget in multiples of k, and what to call it.
+#: Rows of the first table: number and name in the record, budget in multiples of k, and what to call it.
 HEADLINES = (
     ("2", "standard Lanczos, random start", None, "standard Lanczos, random start"),
     ("5", "gammas only (theory)", None, "learned gammas only"),
@@ -78,7 +78,7 @@ def columns(data: str | None = None) -> list[Record]:
 
 
 def headlines() -> str:
-    """The rows of README: error and products."""
+    """The first table: error and products."""
     records = columns()
     names = [f"{title(r)} K={r.config['k']}" for r in records]
     lines = ["| error (products) | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
@@ -94,7 +94,7 @@ def headlines() -> str:
     files = "; ".join(
         f"{name}, {r.config['grid']} grid: `{r.file_name}`" for name, r in zip(names, records, strict=True)
     )
-    return "\n".join([*lines, "", f"Records in `results/table1/` ({files}); all rows in [Table 1](docs/table1.md)."])
+    return "\n".join([*lines, "", f"Records in `results/table1/` ({files}); all rows further down."])
 
 
 def apart(data: str) -> str:
