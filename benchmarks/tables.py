@@ -148,14 +148,15 @@ def first() -> str:
     found = tasks_record().results
     filters = next(row for row in found.values() if row["tool"] == "PyGSP")
     encodings = pyg.results["pyg"]["ratio pyg, tuned / krylow, batched"]
+    far, close = f"{filters['usual']:.0e}", f"{filters['krylow']:.0e}"
     lines = (
-        f"- **scipy** `eigsh`, tuned by hand, takes {ratios[0]:.1f} to {ratios[-1]:.0f} times as long for {len(ratios)} "
-        "subspaces of graphs of 100,000 nodes, those where no other peer is faster "
+        f"- **scipy** `eigsh`, tuned by hand, takes {ratios[0]:.1f} to {ratios[-1]:.0f} times as long for "
+        f"{len(ratios)} subspaces of graphs of 100,000 nodes, those where no other peer is faster "
         "([all graphs and peers](docs/large-graphs.md#measured)).",
         f"- **PyG**'s transform takes {encodings:.1f} times as long for the encodings of all PROTEINS graphs "
         "(`results/integrations/`).",
-        f"- **PyGSP** takes {filters['ratio']:.1f} times as long for a heat kernel and a bank of wavelets on 20,000 nodes, "
-        f"with an error of {filters['usual']:.0e} where krylow's is {filters['krylow']:.0e} ([ten tasks](docs/tasks.md)).",
+        f"- **PyGSP** takes {filters['ratio']:.1f} times as long for a heat kernel and a bank of wavelets on 20,000 "
+        f"nodes, with an error of {far} where krylow's is {close} ([ten tasks](docs/tasks.md)).",
     )
     return "\n".join(lines)
 
