@@ -145,8 +145,7 @@ def first() -> str:
     rows = [r for r in large.results["rows"] if (r["n"], r["threads"], r["tol"]) == (100_000, 1, 1e-3)]
     ratios = sorted(r["ratio"] for r in rows if SOLVERS[r["best_peer"]].title.startswith("scipy"))
     (pyg,) = find(ROOT / "results" / "integrations", kind="integrations")
-    found = tasks_record().results
-    filters = next(row for row in found.values() if row["tool"] == "PyGSP")
+    filters = next(row for row in task_rows()[0].values() if row["tool"] == "PyGSP")
     encodings = pyg.results["pyg"]["ratio pyg, tuned / krylow, batched"]
     far, close = f"{filters['usual']:.0e}", f"{filters['krylow']:.0e}"
     lines = (
@@ -161,19 +160,24 @@ def first() -> str:
     return "\n".join(lines)
 
 
-def tasks_record() -> Record:
-    (record,) = find(ROOT / "results" / "tasks", kind="tasks")
-    return record
+def task_rows() -> tuple[dict[str, dict], list[Record]]:
+    """Every task's row by its name, the last one measured, and the records that they come from."""
+    records = sorted(find(ROOT / "results" / "tasks", kind="tasks"), key=lambda record: record.started)
+    rows: dict[str, dict] = {}
+    for record in records:
+        rows |= record.results
+    used = [record for record in records if any(rows[name] is row for name, row in record.results.items())]
+    return rows, used
 
 
 def tasks() -> str:
     """Every task: lines, seconds and accuracy of the usual tool and of krylow; losses in bold."""
-    record = tasks_record()
+    rows, records = task_rows()
     lines = [
         "| task | usual tool | lines: it, krylow | seconds: it, krylow | ratio | what is compared | it | krylow |",
         "|" + " --- |" * 8,
     ]
-    for name, row in record.results.items():
+    for name, row in rows.items():
         ratio = f"{row['ratio']:.1f}" if row["ratio"] >= 1 else f"**{row['ratio']:.2f}**"
         shown = [f"{row[who]:.1e}" if abs(row[who]) < 1e-2 else f"{row[who]:.3g}" for who in ("usual", "krylow")]
         seconds = f"{row['seconds usual']:.2g}, {row['seconds krylow']:.2g}"
@@ -183,7 +187,7 @@ def tasks() -> str:
         lines.append(
             f"| {name} | {row['tool']} | {counts} | {seconds} | {ratio} | {row['accuracy']} | {' | '.join(shown)} |"
         )
-    return "\n".join([*lines, "", source(record, ROOT / "results" / "tasks")])
+    return "\n".join([*lines, "", *(source(record, ROOT / "results" / "tasks") for record in records)])
 
 
 def source(record: Record, folder: Path) -> str:

@@ -180,6 +180,32 @@ def test_the_command(tmp_path, monkeypatch, graph):
         assert not (tmp_path / "p.html").exists()
 
 
+@pytest.mark.parametrize("kind", ["graphml", "gexf", "gml", "npz"])
+def test_coordinates_of_the_graphs_own_file(tmp_path, kind):
+    networkx = pytest.importorskip("networkx")
+    G = networkx.random_geometric_graph(40, 0.4, seed=1)
+    places = np.array([G.nodes[v].pop("pos") for v in G])
+    path = tmp_path / f"g.{kind}"
+    if kind == "npz":
+        index = np.array(list(G.edges)).T
+        np.savez(path, edge_index=np.concatenate([index, index[::-1]], axis=1), num_nodes=40, pos=places)
+    else:
+        for v in G:
+            x, y = map(float, places[v])
+            if kind == "gexf":
+                G.nodes[v]["viz"] = {"position": {"x": x, "y": y, "z": 0.0}}
+            else:
+                G.nodes[v].update(x=x, y=y) if kind == "graphml" else G.nodes[v].update(graphics={"x": x, "y": y})
+        getattr(networkx, f"write_{kind}")(G, path)
+    result = runner.invoke(app, ["view", str(path), "-o", str(tmp_path / "p.html"), "-k", "3"])
+    assert result.exit_code == 0, result.output
+    data = data_of((tmp_path / "p.html").read_text())
+    drawn = np.frombuffer(base64.b64decode(data["points"]), "<u2").reshape(-1, 2)
+    number = [int(name) for name in data["names"]]
+    assert np.corrcoef(drawn[:, 0], places[number, 0])[0, 1] > 0.9999
+    assert np.corrcoef(drawn[:, 1], places[number, 1])[0, 1] > 0.9999
+
+
 # In a browser.
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -25,8 +25,8 @@ VIEW_HELP = (
     "krylow view graph.mtx -o graph.html\n\n"
     "krylow view edges.csv signals.csv --coordinates places.csv -o graph.html\n\n"
     "The page is one file that opens in any browser, without a network. Without SIGNALS it makes one up. Nodes are "
-    "drawn at their coordinates (--coordinates, or columns x and y of SIGNALS), else by a spectral layout; of a large "
-    f"graph a random part.\n\n{options.EXIT_CODES}"
+    "drawn at their coordinates (--coordinates, columns x and y of SIGNALS, or those of GRAPH), else by a spectral "
+    f"layout; of a large graph a random part.\n\n{options.EXIT_CODES}"
 )
 
 
@@ -70,6 +70,7 @@ def view(
         with stages.starting():
             from krylow.api import METHODS
             from krylow.io.atomic import write_whole
+            from krylow.io.positions import read_positions
             from krylow.view import Picture, page
 
         request.check(METHODS, inputs, outputs=(".html", ".htm"))
@@ -83,6 +84,7 @@ def view(
             with stages("read", f"reading {graph.name}"):
                 network = read(request, None)
         shown, places = _apart(*tables)
+        where = read_positions(graph, network, max_size=max_size) if places is None else places.values
         with stages("laplacian", "building the Laplacian"):
             L = build(request, network, "float64")
         sub = solve(replace(request, k=min(k, L.n)), L, stages)
@@ -90,7 +92,7 @@ def view(
             picture = Picture(
                 title=graph.name,
                 kind=kind_of(request, network),
-                positions=None if places is None else places.values,
+                positions=where,
                 signals=None if shown is None else shown.values,
                 columns=None if shown is None else shown.columns,
                 nodes=network.nodes,

@@ -63,7 +63,7 @@ def _through_networkx(
 
 
 def _gexf(networkx: Any, content: bytes, limit: Limit) -> Any:
-    _check_doctype(content, limit.what)
+    check_doctype(content, limit.what)
     return networkx.read_gexf(io.BytesIO(content))
 
 
@@ -80,14 +80,15 @@ class _Opening:
         raise StopIteration
 
 
-def _check_doctype(content: bytes, what: str) -> None:
+def check_doctype(content: bytes, what: str) -> None:
+    """Refuse XML with a document type."""
     parser = XMLParser(target=_Opening(what))
     try:
         parser.feed(content)
     except StopIteration:
         return
     except (ParseError, ValueError, LookupError) as error:
-        raise InputError(f"{what} must be a whole GEXF file: {error}.") from None
+        raise InputError(f"{what} must be a whole XML file: {error}.") from None
 
 
 def _gml(networkx: Any, content: bytes, limit: Limit) -> Any:
@@ -189,6 +190,13 @@ def _dimacs_lines(text: str) -> Iterator[str]:
     return (line[1:].strip() for line in text.splitlines() if line[:2] in ("a ", "e ", "a\t", "e\t"))
 
 
+#: How networkx reads each kind that is read through it.
+NETWORKX: dict[str, Callable[[Any, bytes, Limit], Any]] = {
+    ".gexf": _gexf,
+    ".gml": _gml,
+    ".net": _pajek,
+    ".pajek": _pajek,
+}
 #: The reader of each kind of network.
 READERS: dict[str, Callable[[bytes, Limit, Columns], Edges]] = {
     ".gexf": _through_networkx(_gexf, b"<", "a GEXF file"),
