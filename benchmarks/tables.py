@@ -153,8 +153,8 @@ def first() -> str:
         "([all graphs and peers](docs/large-graphs.md#measured)).",
         f"- **PyG**'s transform takes {encodings:.1f} times as long for the encodings of all PROTEINS graphs "
         "(`results/integrations/`).",
-        f"- **PyGSP** takes {filters['ratio']:.1f} times as long for a heat kernel and wavelets on 20,000 nodes, with an "
-        f"error of {filters['usual']:.0e} where krylow's is {filters['krylow']:.0e} ([ten tasks](docs/tasks.md)).",
+        f"- **PyGSP** takes {filters['ratio']:.1f} times as long for a heat kernel and wavelets on 20,000 nodes, with "
+        f"an error of {filters['usual']:.0e} where krylow's is {filters['krylow']:.0e} ([ten tasks](docs/tasks.md)).",
     )
     return "\n".join(lines)
 
