@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from krylow._memory import empty
-from krylow.operators import Operator
+from krylow.operators import Operator, SparseOperator
 from krylow.operators.base import Scalar
 
 
@@ -280,21 +280,26 @@ class Pairs:
         self.L, self.scale = L, scale
         self.found: list[Tensor | None] = [None] * len(L.tensors)
         self.pairs: list[tuple[Tensor, Tensor]] = []
+        self.mirror = L.mirror() if isinstance(L, SparseOperator) else None
 
     def add(self, W: Tensor, U: Tensor) -> None:
         """Take a pair of blocks ``(*batch, n, s)``."""
-        self.pairs.append((self.scale * W / 2, U))
+        self.pairs.append((self.scale * W, U))
         if sum(u.numel() for _, u in self.pairs) >= self.numbers:
             self._flush()
 
     def _flush(self) -> None:
-        W = torch.cat([part for w, u in self.pairs for part in (w, u)], dim=-1)
-        U = torch.cat([part for w, u in self.pairs for part in (u, w)], dim=-1)
+        pairs = self.pairs if self.mirror is not None else [q for w, u in self.pairs for q in ((w / 2, u), (u, w / 2))]
+        W, U = pairs[0] if len(pairs) == 1 else (torch.cat(parts, dim=-1) for parts in zip(*pairs, strict=True))
         self.pairs = []
-        wanted = [i for i, t in enumerate(self.L.tensors) if t.requires_grad]
-        with torch.enable_grad():
-            value = (W * (self.L @ U)).sum()
-        found = torch.autograd.grad(value, [self.L.tensors[i] for i in wanted], allow_unused=True)
+        wanted, found = [0], tuple[Tensor | None, ...]()
+        if isinstance(self.L, SparseOperator):  # without the product L U, whose value nobody needs
+            found = (self.L.sampled(W, U),)
+        else:
+            wanted = [i for i, t in enumerate(self.L.tensors) if t.requires_grad]
+            with torch.enable_grad():
+                value = (W * (self.L @ U)).sum()
+            found = torch.autograd.grad(value, [self.L.tensors[i] for i in wanted], allow_unused=True)
         for i, part in zip(wanted, found, strict=True):
             before = self.found[i]
             self.found[i] = part if before is None or part is None else before + part
@@ -303,4 +308,6 @@ class Pairs:
         """Return the gradients, one a tensor of the operator."""
         if self.pairs:
             self._flush()
+        if self.mirror is not None and self.found[0] is not None:
+            self.found[0] = (self.found[0] + self.found[0][self.mirror]) / 2
         return self.found

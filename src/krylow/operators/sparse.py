@@ -168,6 +168,22 @@ class SparseOperator(Operator):
     def _host_values(self) -> np.ndarray:
         return self.values.detach().cpu().contiguous().numpy()
 
+    def sampled(self, W: Tensor, U: Tensor) -> Tensor:
+        r"""Return the entries of $W U^\top$ at the matrix's places ``(nnz,)``: the gradient of $\langle W, LU \rangle$.
+
+        Blocks are ``(*batch, n, s)``; those of a batch add up.
+        """
+        W, U = (X.movedim(-2, 0).reshape(self.n, -1) for X in (W, U))
+        return _sampled_product(self.crow, self.col, lambda: self.row, W, U)
+
+    def mirror(self) -> Tensor | None:
+        """Return for each entry the place of its mirror image ``(nnz,)``; None where one is not stored."""
+        crow, col = self.host_indices()
+        found = csr_array((np.arange(col.size), col, crow), shape=(self.n, self.n)).T.tocsr()
+        if not (np.array_equal(found.indptr, crow) and np.array_equal(found.indices, col)):
+            return None
+        return torch.from_numpy(found.data).to(self.device)
+
     def like(self, values: Tensor) -> SparseOperator:
         """Return an operator with these values at the same places; its counters start at zero."""
         other = SparseOperator(self.crow, self.col, values, psd=self.psd, null_vector=self.null_vector)
