@@ -282,8 +282,8 @@ def _largest(values: np.ndarray) -> float:
 
 
 READERS: dict[str, Callable[[bytes, Limit, Columns], Any]] = {
-    **MATRICES,
     ".npz": datasets.read_npz,
+    **MATRICES,
     ".graphml": lambda content, limit, columns: parse_graphml(content, limit.what, columns.attribute),
     **dict.fromkeys(EDGE_LISTS, lambda content, limit, columns: parse_edge_list(content, limit, columns)),
     **networks.READERS,
