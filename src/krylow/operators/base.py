@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from threading import Lock
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -70,6 +70,9 @@ class Operator(ABC):
         Sweeps over the matrix so far: a block counts 1.
     """
 
+    #: The least n.
+    least: ClassVar[int] = 1
+
     def __init__(
         self,
         batch_shape: tuple[int, ...],
@@ -81,7 +84,7 @@ class Operator(ABC):
         psd: bool = False,
     ) -> None:
         self.batch_shape = torch.Size(batch_shape)
-        self.n = _checks.count(n, "n")
+        self.n = _checks.count(n, "n", self.least)
         if dtype not in (torch.float32, torch.float64):
             raise InputError(f"an operator must be torch.float32 or torch.float64, got {dtype}.")
         self.dtype = dtype

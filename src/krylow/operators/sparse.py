@@ -52,6 +52,8 @@ class SparseOperator(Operator):
         Whether L maps that vector, or that of ones, to zero by construction, up to rounding.
     """
 
+    least = 0  # a rank may have no rows
+
     def __init__(
         self, crow: Tensor, col: Tensor, values: Tensor, *, psd: bool = False, null_vector: Tensor | None = None
     ) -> None:
