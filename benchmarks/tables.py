@@ -208,6 +208,7 @@ if __name__ == "__main__":
     fill(ROOT / "README.md", "first", first())
     fill(ROOT / "docs" / "tasks.md", "tasks", tasks())
     fill(ROOT / "docs" / "choosing-a-method.md", "batch", batch())
+    fill(ROOT / "docs" / "large-graphs.md", "proofs", proofs())
     fill(ROOT / "docs" / "large-graphs.md", "large", large(peers=True))
     draw(find(ROOT / "results" / "large", kind="large")[0], ROOT / "docs" / "pictures" / "large.svg")
     fill(ROOT / "docs" / "filters.md", "filters", filters())
