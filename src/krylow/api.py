@@ -100,9 +100,11 @@ def subspace(
         Most products with L of the methods that iterate until tol.
     start
         A warm start of the methods that iterate: an earlier :class:`Subspace` of nearly the same graph, or a block
-        ``(*batch, n, s)``. It only saves products: random guard vectors join it, and a random start follows where the
-        certificate does not confirm its answer. Used by "thick_restart", "lanczos" and, up to 2048 nodes of known
-        entries, "lobpcg". The others have a start of their own, or guard vectors that cost as much from any start.
+        ``(*batch, n, s)``. It only saves products: a random start follows where the certificate does not confirm its
+        answer. An earlier Subspace of k vectors or more is refined without guard vectors where a proof follows, up to
+        2048 nodes of known entries or with ``prove`` (not by "multilevel"). A block is used by "thick_restart",
+        "lanczos" and, up to 2048 nodes, "lobpcg". Elsewhere nothing is saved: random guard vectors, which show what a
+        start has missed, cost as much from any start.
     callback
         Called after every sweep of such a method with a :class:`~krylow.solvers._problem.Progress`: passes, the error
         reached, the seconds spent and left. Ctrl-C ends the iteration with the best subspace so far, whose status
@@ -154,6 +156,8 @@ def subspace(
         method, why = choose(L, k or (smallest if smallest <= PROOF_LIMIT else 1), weights, profile)
     solver = solver_of(method, m, weights)
     problem = Problem(L, k or 1, profile, tol, generator, max_products, callback, start=_start(L, start))
+    if isinstance(start, Subspace) and k is not None and start.k >= k:
+        problem = replace(problem, following=_following(L, start, k), prove=bool(prove))
     with L.counted_separately():
         found = solver.subspace(problem) if k is not None else up_to(problem, float(cutoff or 0.0), solver)
     found = replace(found, method=solver.name, why="; ".join(filter(None, (note, why, found.why))), tol=tol)
@@ -318,6 +322,14 @@ def _generator(L: Operator, seed: int | None, generator: torch.Generator | None)
         raise InputError("give either seed or generator, got both.")
     with L.together():
         return seeded(_checks.count(seed, "seed", -(2**63), 2**64 - 1), L.device)
+
+
+def _following(L: Operator, start: Subspace, k: int) -> Tensor | None:
+    """Return what an earlier answer knows of the frequency behind its k lowest, ``(*batch,)``; None: nothing."""
+    value = start.ritz_values[..., k] if start.k > k else start.following
+    if value is None or tuple(value.shape) != tuple(L.batch_shape) or not bool(value.isfinite().all()):
+        return None
+    return value.detach().to(L.device, L.dtype)
 
 
 def _start(L: Operator, start: Any) -> Tensor | None:

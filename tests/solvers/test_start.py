@@ -64,3 +64,45 @@ def test_a_start_above_the_cut_of_a_large_graph(method):
     found = kl.subspace(L, k, method=method, start=U[:, k : 2 * k], tol=1e-2)
     error = float(subspace_error(found.basis, torch.from_numpy(U[:, :k].copy())))
     assert found.status != Status.CONVERGED or error <= 1e-2
+
+
+REFINED = ["chebyshev", "davidson", "lobpcg", "thick_restart"]
+
+
+@pytest.mark.parametrize("W", [grid(30, 21), random_graph(700, 0.02, seed=3)], ids=["grid", "random"])
+@pytest.mark.parametrize("method", ["chebyshev", "davidson"])
+def test_an_earlier_answer_of_a_graph_of_which_one_edge_in_a_hundred_has_changed(method, W):
+    generator = torch.Generator().manual_seed(1)
+    changed = torch.where(torch.rand(W.shape, generator=generator).tril(-1) > 0.99, 1.5, 1.0).tril(-1)
+    lam = torch.linalg.eigvalsh(laplacian_matrix(W))
+    k = 4 + int((lam[4:12] / lam[3:11]).argmax())
+    now = W * (changed + changed.mT)
+    earlier = kl.subspace(laplacian_matrix(W), k, method=method)
+    cold, warm = (kl.subspace(laplacian_matrix(now), k, method=method, start=start) for start in (None, earlier))
+    assert warm.products <= cold.products / 3
+    assert warm.status == Status.CONVERGED
+    assert float(subspace_error(warm.basis, lowest(laplacian_matrix(now), k)[1])) <= 1e-3
+
+
+@pytest.mark.parametrize("prove", [False, True])
+@pytest.mark.parametrize("method", REFINED)
+def test_a_vector_that_a_change_has_put_below_the_cut(method, prove):
+    """A part of the graph is nearly cut off: its indicator is a new lowest vector, orthogonal to the earlier answer."""
+    W = random_graph(500, 0.03, seed=5)
+    earlier = kl.subspace(laplacian_matrix(W), 4, method=method)
+    now = W.clone()
+    now[:40, 40:] *= 1e-3
+    now[40:, :40] *= 1e-3
+    found = kl.subspace(laplacian_matrix(now), 4, method=method, start=earlier, prove=prove)
+    exact = lowest(laplacian_matrix(now), 4)[1]
+    assert found.status != Status.CONVERGED or float(subspace_error(found.basis, exact)) <= 1e-3
+    assert float(subspace_error(found.basis, exact[:, :2])) <= 1e-2  # a vector that is missed would be half of it
+
+
+def test_an_earlier_answer_of_a_large_graph_is_refined_where_it_is_proved():
+    L = kl.laplacian(scipy.sparse.csr_array(grid(70, 40).numpy()))
+    earlier = kl.subspace(L, 6, method="chebyshev")
+    cold, warm = (kl.subspace(L, 6, method="chebyshev", start=start, prove=True) for start in (None, earlier))
+    assert warm.products <= cold.products / 3
+    assert warm.certificate.proved
+    assert warm.status == Status.CONVERGED

@@ -34,6 +34,7 @@ from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
 from krylow.profile import GraphProfile
 from krylow.result import Subspace, from_pairs
 from krylow.solvers._filter import block_width
+from krylow.solvers._warm import refine_start
 
 #: Solvers of small graphs stop at this part of tol by their own estimate, so that the certificate, which is stricter,
 #: agrees.
@@ -117,6 +118,10 @@ class Problem:
         If all frequencies up to this one are wanted.
     start
         A warm start ``(*batch, n, s)``; None: a random one.
+    following
+        What is known of the frequency behind a warm start of k vectors, ``(*batch,)``.
+    prove
+        Whether the answer will be proved, or refuted.
     null, communities
         Of a large graph, in the order of its operator: the null vectors that are known, and the community of each node
         where the order is by these.
@@ -131,6 +136,8 @@ class Problem:
     callback: Callback | None = None
     cutoff: float | None = None
     start: Tensor | None = None
+    following: Tensor | None = None
+    prove: bool = False
     null: NullSpace | None = None
     communities: Tensor | None = None
 
@@ -165,6 +172,8 @@ class Solver(ABC):
     takes_cutoff: ClassVar[bool] = False
     #: Whether a warm start joins its first block.
     takes_start: ClassVar[bool] = False
+    #: Whether it iterates until the tolerance, so that an earlier answer may replace the iteration.
+    iterates: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the settings that are numbers, and keep them as plain ones."""
@@ -194,14 +203,27 @@ class Solver(ABC):
         why = self.describe(problem)
         before = L.products, L.passes
         with torch.no_grad():
-            pairs = self.solve(problem)
-            if self.takes_start and problem.start is not None and not pairs.interrupted:
+            warm = self._warm(problem, why)
+            pairs = warm or self.solve(problem)
+            if warm is None and self.takes_start and problem.start is not None and not pairs.interrupted:
                 found = replace(from_pairs(L, problem.k, pairs, (0, 0), why), tol=problem.tol)
                 if found.status not in (Status.CONVERGED, Status.NO_GAP):
                     pairs = self.solve(replace(problem, start=None))
         why = f"{why}; {pairs.how}" if pairs.how else why
         found = from_pairs(L, problem.k, pairs, (L.products - before[0], L.passes - before[1]), why)
         return replace(found, basis=self.attach(problem, found.basis, found.ritz_values, pairs))
+
+    def _warm(self, problem: Problem, why: str) -> Ritz | None:
+        """Return the pairs of an earlier answer, refined, where a proof confirms them or will."""
+        L, start, following = problem.operator, problem.start, problem.following
+        provable = L.n <= PROOF_LIMIT and not isinstance(L, FunctionOperator)
+        if not self.iterates or start is None or following is None or not (provable or problem.prove):
+            return None
+        pairs = refine_start(L, start, following, SAFETY * problem.tol)
+        if pairs is not None and provable:
+            found = replace(from_pairs(L, problem.k, pairs, (0, 0), why), tol=problem.tol)
+            return pairs if found.status == Status.CONVERGED else None
+        return pairs
 
     def attach(self, problem: Problem, basis: Tensor, theta: Tensor, pairs: Ritz | None = None) -> Tensor:
         """Return a basis with the implicit gradient of its span, if one is wanted.

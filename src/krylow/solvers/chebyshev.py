@@ -43,6 +43,7 @@ class Chebyshev(Solver):
     """
 
     name: ClassVar[str] = "chebyshev"
+    iterates: ClassVar[bool] = True
     takes_cutoff: ClassVar[bool] = True
     block: int | None = None
 

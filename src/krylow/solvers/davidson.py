@@ -85,6 +85,7 @@ class Davidson(Solver):
     """
 
     name: ClassVar[str] = "davidson"
+    iterates: ClassVar[bool] = True
     takes_cutoff: ClassVar[bool] = True
     block: int | None = None
     guards: int = 4

@@ -50,6 +50,7 @@ class LOBPCG(Solver):
     """
 
     name: ClassVar[str] = "lobpcg"
+    iterates: ClassVar[bool] = True
     takes_start: ClassVar[bool] = True
     block: int | None = None
     lock: float = 0.1

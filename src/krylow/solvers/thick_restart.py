@@ -23,6 +23,7 @@ class ThickRestart(Solver):
     """
 
     name: ClassVar[str] = "thick_restart"
+    iterates: ClassVar[bool] = True
     takes_start: ClassVar[bool] = True
     basis_size: int | None = None
 
