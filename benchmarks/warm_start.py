@@ -79,7 +79,7 @@ def main() -> None:
                 row = results[f"{family} n={n} {method}"] = compared(family, n, args.steps, args.seed, method)
                 print(
                     f"{n:6d} {family:11s} {method:13s} k={row['k']:2d} products {row['cold']:6d} and {row['warm']:6d}: "
-                    f"{row['cold'] / row['warm']:.1f} times fewer, {row['from earlier']} of {args.steps} from the earlier",
+                    f"{row['cold'] / row['warm']:.1f} times fewer, {row['from earlier']} of {args.steps} warm",
                     flush=True,
                 )
     if args.out:
