@@ -84,7 +84,7 @@ def _same_space(A: Tensor, B: Tensor, *, finite: bool = False) -> None:
     for basis in (A, B):
         _checks.tensor(basis, "a basis")
         if finite:
-            _checks.finite(basis, "a basis")
+            _checks.finite(basis.square(), "the squares of a basis")
     if A.dtype != B.dtype:
         raise InputError(f"both bases must have one dtype, got {A.dtype} and {B.dtype}: convert one with .to().")
     if A.ndim < 2 or B.ndim < 2 or A.shape[-2] != B.shape[-2]:

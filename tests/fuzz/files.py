@@ -17,10 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import networkx
 import numpy as np
+import pandas
 import scipy.io
 import scipy.sparse as sp
 import torch
+from torch_geometric.data import Data
 
 import krylow as kl
 from krylow.data import GraphFamily, read_graph, read_signals, read_tudataset
@@ -84,6 +87,15 @@ def check_graph(path: Path) -> None:
         assert np.abs(A - A.T).max() <= 1e-4 * max(np.abs(A).max(), 1e-300)
         with contextlib.suppress(kl.InputError):
             assert bool(torch.isfinite(kl.laplacian(W).diagonal()).all())
+
+
+def check_ogb(path: Path, other: str) -> None:
+    content = {"edge": gzip.compress(b"0,1\n1,2\n"), "num-node-list": gzip.compress(b"3\n"), other: path.read_bytes()}
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        (Path(folder) / "raw").mkdir()
+        for name, data in content.items():
+            (Path(folder) / "raw" / f"{name}.csv.gz").write_bytes(data)
+        check_graph(Path(folder))
 
 
 def check_signals(path: Path) -> None:
@@ -157,6 +169,14 @@ def check_glue(path: Path) -> None:
     assert len(glue._read(path, LINES)) == 3
 
 
+NAMED = networkx.relabel_nodes(networkx.path_graph(4), {0: "a", 1: "b", 2: "c", 3: "d"})
+NETWORKS = {
+    "gexf": lambda p: networkx.write_gexf(NAMED, p),
+    "gml": lambda p: networkx.write_gml(NAMED, p),
+    "pajek": lambda p: networkx.write_pajek(NAMED, p),
+}
+
+
 @functools.cache
 def formats() -> dict[str, Format]:
     """Return every format by name, with a few whole files of each."""
@@ -199,6 +219,11 @@ def formats() -> dict[str, Format]:
         UnrolledLanczos(2, 4, InversePolynomialProbe(3, 2, 4, "learned_cg"), gammas="sigmoid"),
         UnrolledLanczos(2, 4, RootProbe(4), reorthogonalize=True).double(),
     ]
+    networks = {kind: written(lambda p, w=write: w(p)) for kind, write in NETWORKS.items()}
+    index = torch.from_numpy(np.stack(np.nonzero(W)))
+    table = pandas.DataFrame({"source": ["a", "b", "c"], "target": ["b", "c", "a"], "weight": [1.0, 2.5, 1.0]})
+    rows = sp.csr_array(W)
+    planetoid = {"adj_data": rows.data, "adj_indices": rows.indices, "adj_indptr": rows.indptr, "adj_shape": rows.shape}
     with tempfile.TemporaryDirectory() as folder:
         train(Path(folder))
         state = (Path(folder) / "state.safetensors").read_bytes()
@@ -214,6 +239,34 @@ def formats() -> dict[str, Format]:
         "txt edges": Format(".txt", edges, graph),
         "csv.gz edges": Format(".csv.gz", tuple(gzip.compress(text, mtime=0) for text in edges), graph),
         "mtx.gz": Format(".mtx.gz", (gzip.compress(written(market["general"], "file.mtx"), mtime=0),), graph),
+        "named npz": Format(".npz", (npz(**planetoid), npz(edge_index=index.numpy(), num_nodes=np.array(6))), graph),
+        "mat": Format(
+            ".mat",
+            tuple(
+                written(lambda p, o=options: scipy.io.savemat(p, {"A": sp.csc_array(W), "B": W[:2]}, **o), "f.mat")
+                for options in ({}, {"do_compression": True}, {"format": "4"})
+            ),
+            graph,
+        ),
+        "gexf": Format(".gexf", (networks["gexf"],), graph),
+        "gml": Format(".gml", (networks["gml"],), graph),
+        "pajek": Format(".net", (networks["pajek"],), graph),
+        "METIS": Format(".graph", (b"3 2 001\n2 5\n1 5 3 1\n2 1\n", b"% c\n3 2\n2\n1 3\n2\n"), graph),
+        "DIMACS": Format(
+            ".col", (b"c x\np edge 3 2\ne 1 2\ne 2 3\n", b"p sp 3 4\na 1 2 5\na 2 1 5\na 2 3 1\na 3 2 1\n"), graph
+        ),
+        "parquet": Format(".parquet", (written(table.to_parquet),), graph),
+        "pt": Format(
+            ".pt",
+            (
+                written(lambda p: torch.save(Data(edge_index=index, num_nodes=6), p)),
+                written(lambda p: torch.save({"edge_index": index}, p)),
+                written(lambda p: torch.save(torch.from_numpy(W).to_sparse(), p)),
+            ),
+            graph,
+        ),
+        "OGB edges": Format(".csv.gz", (gzip.compress(b"0,1\n1,2\n", mtime=0),), lambda p: check_ogb(p, "edge")),
+        "OGB counts": Format(".csv.gz", (gzip.compress(b"3\n", mtime=0),), lambda p: check_ogb(p, "num-node-list")),
         "npy signals": Format(".npy", (*arrays, npy(np.ones((2, 3, 4)))), signals),
         "npz signals": Format(".npz", named, signals),
         "csv signals": Format(".csv", tables, signals),
@@ -316,7 +369,7 @@ def inside(rng: random.Random, suffix: str, data: bytes) -> bytes:
     """Mutate below the outer layer: what is gzipped, a member of an archive, a header, with its length made right."""
     if suffix.endswith(".gz"):
         return gzip.compress(mutated(rng, gzip.decompress(data)), mtime=0)
-    if suffix == ".npz":
+    if suffix in (".npz", ".pt"):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = {name: archive.read(name) for name in archive.namelist()}
         name = rng.choice(list(members))
@@ -326,7 +379,8 @@ def inside(rng: random.Random, suffix: str, data: bytes) -> bytes:
                 if key != name:
                     archive.writestr(key, content)
                 elif rng.random() < 0.9:
-                    archive.writestr(key if rng.random() < 0.9 else "x.npy", mutated_array(rng, content))
+                    change = mutated if suffix == ".pt" else mutated_array
+                    archive.writestr(key if rng.random() < 0.9 else "x.npy", change(rng, content))
         return buffer.getvalue()
     if suffix == ".npy":
         return mutated_array(rng, data)

@@ -1,6 +1,7 @@
 """A short form of the fuzzer, new every day, and what it once found; the whole of it is part of ``make soak``."""
 
 import datetime
+import gzip
 import io
 from pathlib import Path
 
@@ -120,6 +121,18 @@ def test_rows_that_end_before_they_begin(tmp_path):
     rows = {"data": np.ones(4), "indices": np.array([1, 0, 2, 1]), "indptr": np.array([0, 1, 3, 4, 0])}
     content = files.npz(**rows, shape=np.array([4, 4]), format=np.array(b"csr"))
     assert files.judge("sparse npz", content, tmp_path) == "refused"
+
+
+def test_an_element_of_no_type_in_a_matlab_file(tmp_path):
+    """scipy's reader follows a null pointer there."""
+    content = bytearray(files.formats()["mat"].contents[0])
+    place = content.index((5).to_bytes(4, "little") + (44).to_bytes(4, "little"))  # the indices of 11 rows
+    content[place] = 0
+    assert files.judge("mat", bytes(content), tmp_path) == "refused"
+
+
+def test_a_number_of_nodes_that_is_none(tmp_path):
+    assert files.judge("OGB counts", gzip.compress(b"inf\n"), tmp_path) == "refused"
 
 
 def test_a_probe_of_endless_work():

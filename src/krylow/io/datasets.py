@@ -146,7 +146,10 @@ def _ogb_arrays(content: bytes, limit: Limit) -> Edges:
 def _one(counts: list[Any], what: str) -> int:
     if len(counts) != 1:
         raise InputError(f"{what} must hold one graph, got {len(counts)}: they are for krylow.integrations.pyg.")
-    return int(counts[0])
+    try:
+        return int(counts[0])
+    except (ValueError, OverflowError):
+        raise InputError(f"{what} must have a whole number of nodes, got {counts[0]!r}.") from None
 
 
 def _of_ogb(index: np.ndarray, n: int, limit: Limit) -> Edges:

@@ -81,7 +81,8 @@ def _dense(content: bytes, limit: Limit) -> Any:
 
 #: Names of a .mat file's matrix among several, in this order; and its most bytes of a name.
 MATRIX_NAMES = ("A", "W", "adjacency", "adj", "network", "graph", "G", "L")
-_COMPRESSED, _HEADER = 15, 128  # of a MATLAB 5 file: the type of a packed variable, and where variables begin
+_COMPRESSED, _MATRIX, _HEADER = 15, 14, 128  # of a MATLAB 5 file: types of a variable, and where variables begin
+_NUMBERS = (*range(1, 8), 9, 12, 13, 16, 17, 18)  # the types of numbers and text
 
 
 def _matlab(content: bytes, limit: Limit, name: str | None) -> Any:
@@ -123,20 +124,38 @@ def _matrix_name(found: dict[str, tuple[tuple[int, ...], str]], what: str) -> st
 
 
 def _check_unpacked(content: bytes, limit: Limit) -> None:
-    """Refuse packed variables of a MATLAB 5 file that unpack to too much, without keeping what they hold."""
+    """Refuse variables of a MATLAB 5 file that unpack to too much, or with elements of which scipy's reader crashes."""
     order, place, total = ("<" if content[126:128] == b"IM" else ">"), _HEADER, 0
-    while content[124:128].rstrip(b"\0") and place + 8 <= len(content):
+    if 0 in content[:4]:  # a MATLAB 4 file, by the rule of scipy
+        return
+    while place + 8 <= len(content):
         kind, size = struct.unpack_from(order + "II", content, place)
-        place += 8
+        variable = content[place : place + 8 + size]
         if kind == _COMPRESSED:
-            unpack, rest = zlib.decompressobj(), content[place : place + size]
+            unpack, rest, variable = zlib.decompressobj(), variable[8:], b""
             while rest:
-                total += len(unpack.decompress(rest, 1 << 20))
-                limit.check(total, "variables that unpack to more than that")
+                variable += unpack.decompress(rest, 1 << 20)
+                limit.check(total + len(variable), "variables that unpack to more than that")
                 if unpack.unconsumed_tail == rest or unpack.eof:
                     break
                 rest = unpack.unconsumed_tail
-        place += size
+            total += len(variable)
+        _check_elements(variable, order, 0, len(variable), top=True)
+        place += 8 + size
+
+
+def _check_elements(data: bytes, order: str, place: int, end: int, *, top: bool = False) -> None:
+    """Refuse elements of a type that is none, which would be a null pointer to scipy, and those beyond the end."""
+    while place + 8 <= end:
+        kind, size = struct.unpack_from(order + "II", data, place)
+        begin, after = place + 8, place + 8 + size + -size % 8
+        if kind >> 16:  # up to four bytes beside their type
+            kind, size, begin, after = kind & 0xFFFF, kind >> 16, place + 4, place + 8
+        if begin + size > end or (top and kind != _MATRIX) or (kind != _MATRIX and kind not in _NUMBERS):
+            raise ValueError(f"an element of type {kind} and {size} bytes")
+        if kind == _MATRIX:
+            _check_elements(data, order, begin, begin + size)
+        place = after
 
 
 def edge_index(index: np.ndarray, weights: np.ndarray | None, limit: Limit, n: int | None = None) -> Edges:

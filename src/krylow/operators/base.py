@@ -84,7 +84,7 @@ class Operator(ABC):
         psd: bool = False,
     ) -> None:
         self.batch_shape = torch.Size(batch_shape)
-        self.n = _checks.count(n, "n", self.least)
+        self.n = _checks.count(n, "n", self.least, 2**62)
         if dtype not in (torch.float32, torch.float64):
             raise InputError(f"an operator must be torch.float32 or torch.float64, got {dtype}.")
         self.dtype = dtype

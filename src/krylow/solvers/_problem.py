@@ -182,7 +182,7 @@ class Solver(ABC):
             if kind.startswith("int") and value is not None:
                 value = _checks.count(value, setting.name, int(kind != "int"))
             elif kind == "float":
-                value = _checks.number(value, setting.name)
+                value = _checks.positive(value, setting.name)
             object.__setattr__(self, setting.name, value)  # the dataclasses are frozen
 
     @abstractmethod
