@@ -70,8 +70,8 @@ def tensor(x: Any, what: str, *, floating: bool = True) -> Tensor:
     """Check for a tensor, of real floating point unless any dtype will do."""
     if not isinstance(x, Tensor):
         raise InputError(f"{what} must be a torch tensor, got {type(x).__name__}: convert it with torch.as_tensor().")
-    if floating and not x.is_floating_point():
-        raise InputError(f"{what} must be real floating point, got {x.dtype}: convert it with .float() or .double().")
+    if floating and x.dtype not in (torch.float32, torch.float64):
+        raise InputError(f"{what} must be float32 or float64, got {x.dtype}: convert it with .float() or .double().")
     return x
 
 

@@ -71,7 +71,7 @@ def _in_words(size: int) -> str:
     if size < 1 << 10:
         return f"{size} bytes"
     unit = min((size.bit_length() - 1) // 10, 5)
-    return f"{size / (1 << 10 * unit):.3g} {'KMGTP'[unit - 1]}iB"
+    return f"{min(size, 1 << 99) / (1 << 10 * unit):.3g} {'KMGTP'[unit - 1]}iB"
 
 
 def kind_of(path: Path) -> str:

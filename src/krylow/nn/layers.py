@@ -52,7 +52,7 @@ class _GraphFilter(nn.Module):
         batch
             ``(nodes,)`` the graph of each node, ascending, as of PyG's ``Batch``. Every graph is filtered on its own.
         """
-        _checks.tensor(x, "x")
+        _checks.tensor(x, "x", floating=False)
         is_index = isinstance(graph, Tensor) and not graph.is_floating_point() and graph.shape[:1] == (2,)
         if not is_index or graph.ndim != 2:
             if edge_weight is not None or batch is not None:
