@@ -94,6 +94,7 @@ def start(arguments: tuple[str, ...], folder: Path, prepare: Callable[[], None] 
         messages = os.open(folder.with_suffix(".err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(messages, 2)
+        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115 (not those of a test)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         sys.argv = ["krylow", *arguments]
         prepare()
@@ -105,6 +106,7 @@ def start(arguments: tuple[str, ...], folder: Path, prepare: Callable[[], None] 
     except BaseException as error:
         os.write(2, f"Traceback: {error!r}".encode())
     finally:
+        sys.stderr.flush()
         os._exit(code)
 
 
@@ -356,9 +358,12 @@ def main() -> int:
         faults[name] = check() or "as it should be"
         print(name, faults[name], flush=True)
     series = []
-    for i, (name, how) in enumerate([*((name, signal.SIGKILL) for name in COMMANDS), ("train", signal.SIGTERM)]):
-        kills = args.kills // len(COMMANDS) if how == signal.SIGKILL else max(1, args.kills // 10)
-        series.append(killed(name, kills, args.seed + i, how))
+    dear = args.kills // 8  # a reproduction takes a hundred times as long as the others
+    plan = {"filter": (args.kills - dear) // 2, "train": args.kills - dear - (args.kills - dear) // 2}
+    runs = [(name, count, signal.SIGKILL) for name, count in plan.items()]
+    runs += [("train", max(1, args.kills // 10), signal.SIGTERM), ("reproduce", dear, signal.SIGKILL)]
+    for i, (name, count, how) in enumerate(runs):
+        series.append(killed(name, count, args.seed + i, how) if count else {"command": name, "kills": 0, "wrong": []})
         print(series[-1], flush=True)
     wrong = [fault for fault in faults.values() if fault != "as it should be"]
     wrong += [line for one in series for line in one["wrong"]]

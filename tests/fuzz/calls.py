@@ -587,7 +587,8 @@ def judge_odd(case: tuple[str, dict[str, Any]]) -> str:
     except Exception as error:
         return "refused" if "allocate memory" in str(error) else f"{type(error).__name__}: {error}"[:300]
     basis = getattr(answer, "basis", answer)
-    asked = [value for value in case[1].values() if isinstance(value, (torch.Tensor, np.ndarray, float))]
+    asked = [value for value in case[1].values() if isinstance(value, (torch.Tensor, np.ndarray, float, list))]
+    asked = [value for value in asked if np.asarray(value).dtype.kind in "fiubc"]
     given = all(np.abs(numpy_of(value)).max(initial=0) < 1e100 for value in asked if not np.iscomplexobj(value))
     if isinstance(basis, (torch.Tensor, np.ndarray)) and given and np.isnan(numpy_of(basis)).any():
         return "wrong: NaN"

@@ -79,7 +79,7 @@ class Ranks:
         if self.size == 1:
             return value
         self.reductions += 1
-        return pickle.loads(self.comm.bcast(_packed(value) if self.rank == 0 else None))
+        return pickle.loads(self.comm.bcast(_packed(value) if self.rank == 0 else None))  # noqa: S301 (of a rank of the same program)
 
     def stack(self, part: Tensor) -> tuple[Tensor, int]:
         """Return all ranks' rows of a small matrix, and where this rank's begin."""
