@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -29,7 +30,7 @@ from krylow.operators.distributed import LocalRows
 from krylow.solvers._aggregation import Aggregation
 from krylow.solvers._block import Block, Image
 from krylow.solvers._coarse import Coarsest
-from krylow.solvers._estimate import Outcome, inseparable, judge, judge_up_to, mixed
+from krylow.solvers._estimate import Outcome, Stopping, inseparable, judge, judge_up_to, mixed
 from krylow.solvers._filter import Filter, single
 from krylow.solvers.chebyshev import Goal
 
@@ -56,6 +57,7 @@ class CycleSettings:
     zero: float = 1e-9  #: frequency over the spectrum's upper bound that is taken for zero
     overlap: float = 0.02  #: cosine of the rounding of two vectors that is assumed in any case
     singletons: float = 40.0  #: underestimate of the squared error over the share of one-node aggregates
+    slowest: float = 0.9  #: largest part of the squared error that a cycle is taken to leave, in the estimate
     self_loops: float = 4.0  #: underestimate where L has self-loops, which aggregation does not overestimate
 
 
@@ -101,6 +103,8 @@ class TwoGrid:
         self.underestimate = (1 + settings.singletons * level.singletons) * (settings.self_loops if looped else 1.0)
         self.done = 0  # cycles so far
         self._predicted: tuple[float, float] | None = None
+        self._outside: list[float] = []  # squared corrections so far, and by how much those to come exceed the last
+        self._to_come = 1.0
 
     def run(self) -> Outcome | None:
         """Return how the cycles ended; None where they do not converge.
@@ -113,7 +117,7 @@ class TwoGrid:
             while self.done < self.settings.cycles:
                 if block.L.products + (self.degree + 3) * width > limit:
                     return outcome
-                error = outcome.error
+                error, slow = outcome.error, self._to_come
                 measured = self.measure(goal.tol if error <= self.settings.rough * goal.tol else 1.0)
                 if measured is None:
                     return None
@@ -123,7 +127,7 @@ class TwoGrid:
                     goal.watch.report(outcome.error)
                 if outcome.narrow or outcome.settled:
                     return outcome
-                if not agreed(self._converges(error, outcome.error)):
+                if not agreed(self._converges(error / slow, outcome.error / self._to_come)):
                     return None
                 self.correct(measured, self.settings.damping if self.done > 1 else 1.0)
         except KeyboardInterrupt:
@@ -205,8 +209,10 @@ class TwoGrid:
             if kept >= block.X.shape[1]:
                 return Outcome(math.inf, 0, kept=kept, narrow=True)
             if kept != self.k:
-                self.k, self._predicted = max(1, kept), None
-        factor = self.underestimate * self._optimism(measured)
+                self.k, self._predicted, self._outside = max(1, kept), None, []
+        optimism = self._optimism(measured)
+        self._to_come = max(1.0, self._series() / Stopping.safety / optimism)
+        factor = self.underestimate * optimism * self._to_come
         outside = (factor**0.5 * block.estimate.outside).clamp(max=1)
         delta = factor * (measured.shifts + measured.rounding)
         estimate = block.estimate = replace(block.estimate, outside=outside, delta=delta, sweeps=2)
@@ -228,6 +234,18 @@ class TwoGrid:
         if predicted is None:
             return 1.0
         return max(1.0, (predicted[0] - total + decrease) / max(predicted[1], 1e-300))
+
+    def _series(self) -> float:
+        r"""Return the squared sum of this correction and all that follow, over its square, a geometric series.
+
+        A component that is too high for the coarse graph and too low for the smoother loses a part $1 - \rho^{1/2}$ of
+        itself in each cycle, and that part is all that the estimate sees of it. The rate is the worst one of the last
+        four cycles: what is slow is seen again once what is faster is gone.
+        """
+        self._outside.append(float(self.block.estimate.outside[: self.k].square().sum()))
+        last = self._outside[-5:]
+        ratio = max((new / max(old, 1e-300) for old, new in pairwise(last)), default=0.0)
+        return (1 - min(ratio, self.settings.slowest) ** 0.5) ** -2
 
     def _converges(self, before: float, error: float) -> bool:
         """Return whether another cycle pays; near the end the smoother is made stronger where the last one has not.
