@@ -19,6 +19,10 @@ FOUND = (
         *(60000349, "R-MAT", 476, "lognormal", "normalized", True, 0),
         *("float32", "sparse", "multilevel", 4.385449805549093e-05, "gap"),
     ),
+    Case(
+        *(70000087, "binary tree", 14980, "Pareto", "combinatorial", True, 0),
+        *("float64", "sparse", "shift_invert", 5.213179211816428e-07, "any"),
+    ),
 )
 
 

@@ -33,6 +33,7 @@ from krylow.krylov.ritz import Evidence, Ritz
 from krylow.linalg.components import NullSpace
 from krylow.linalg.elimination import Factor, SchurComplement
 from krylow.linalg.perturbation import restored
+from krylow.linalg.row_blocks import exact_gram, orthonormalize_
 from krylow.operators import SparseOperator
 from krylow.solvers._inverse_lanczos import InverseLanczos
 
@@ -314,6 +315,10 @@ def _counted(problem: InverseProblem, found: Found) -> tuple[int, Found]:
 def ritz_pairs(L: SparseOperator, problem: InverseProblem, found: Found) -> Ritz:
     """Return the Ritz pairs in L's dtype, with the evidence for them; k products where the residuals are not known."""
     wanted, shift, X = problem.wanted, problem.schur.shift, torch.from_numpy(found.X)
+    # What elimination puts back is orthonormal to the rounding of the inverse, which weights of all sizes make large.
+    off = exact_gram(X) - torch.eye(X.shape[1], dtype=X.dtype)
+    if float(off.abs().max()) > 16 * torch.finfo(X.dtype).eps:
+        X = orthonormalize_(X)
     following = float(found.frequencies[wanted]) - shift
     if found.residuals_of_L is not None:
         zero = np.zeros(problem.k - wanted)
