@@ -105,6 +105,8 @@ def not_two_by_two(W: Tensor | np.ndarray, what: str) -> None:
     """Refuse whole numbers 2 x 2 that mean another graph as a matrix than as an edge_index."""
     if tuple(W.shape) != (2, 2):
         return
+    if isinstance(W, Tensor) and W.dtype == torch.bfloat16:  # no dtype of numpy; it is refused later
+        return
     array = W.detach().to_dense().cpu().numpy() if isinstance(W, Tensor) else W
     if array.dtype.kind in "iu" and (array >= 0).all() and array.tolist() != [[0, 1], [1, 0]]:
         raise InputError(

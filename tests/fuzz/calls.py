@@ -489,7 +489,7 @@ def functions() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             kl.data.load_family,
             {"source": "sbm", "seed": 0, "n": 10, "num_graphs": 5, "communities": 2, "dtype": None, "download": False},
         ),
-        "tudataset": (kl.data.tudataset, {"name": "none", "download": False}),
+        "tudataset": (lambda name: kl.data.tudataset(name, download=False), {"name": "none"}),
         "read_graph": (kl.data.read_graph, {"path": "none.csv", "num_nodes": 3, "add_up": False, "max_size": None}),
         "read_signals": (kl.data.read_signals, {"path": "none.csv", "max_size": "1M"}),
         "load": (kl.load, {"name": "sbm-k6"}),
