@@ -92,6 +92,11 @@ def generator(value: Any) -> torch.Generator | None:
 
 def square(x: Tensor, what: str) -> Tensor:
     """Check for shape ``(*batch, n, n)`` with n >= 1 and no empty batch."""
+    if torch._C._functorch.is_functorch_wrapped_tensor(x):  # type: ignore[attr-defined, unused-ignore]
+        raise InputError(
+            f"{what} must be a plain tensor, got one inside a transform of torch.func: for vmap pass the whole batch "
+            "(*batch, n, n), which is taken as it is; for grad call torch.autograd.grad or backward()."
+        )
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise InputError(f"{what} must be square, (*batch, n, n), got shape {tuple(x.shape)}.")
     if x.shape[-1] == 0:

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from krylow.autodiff.first_order import first_order
 from krylow.krylov.cg import conjugate_gradients
 from krylow.operators import Operator
 
@@ -79,7 +79,7 @@ class _Implicit(torch.autograd.Function):
         return basis.clone()
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         L = ctx.L
         W, U = ctx.adjoint(*ctx.saved_tensors, grad)

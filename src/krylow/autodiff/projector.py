@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from krylow.autodiff.first_order import first_order
 from krylow.linalg.eigh import eigh
 from krylow.linalg.gram_schmidt import gram_schmidt
 
@@ -61,7 +62,7 @@ class _LowestEigenspace(torch.autograd.Function):
         return theta.clone(), Y[..., :k] * kept[..., None, :]
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad_values: Tensor, grad_vectors: Tensor) -> tuple[Tensor, None, None]:
         theta, Y, count = ctx.saved_tensors
         k = ctx.k

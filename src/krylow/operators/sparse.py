@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -285,7 +286,10 @@ class SparseOperator(Operator):
         return csr_array(tuple(parts), shape=(self.n, self.n))
 
 
-with warnings.catch_warnings():  # torch warns once a process that CSR is in beta: here, where nobody sees it
+with (
+    warnings.catch_warnings(),
+    suppress(RuntimeError),
+):  # (inside torch.func it has no strides) torch warns once a process that CSR is in beta: here, where nobody sees it
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
 
