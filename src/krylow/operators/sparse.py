@@ -286,10 +286,8 @@ class SparseOperator(Operator):
         return csr_array(tuple(parts), shape=(self.n, self.n))
 
 
-with (
-    warnings.catch_warnings(),
-    suppress(RuntimeError),
-):  # (inside torch.func it has no strides) torch warns once a process that CSR is in beta: here, where nobody sees it
+# torch warns once a process that CSR is in beta: here, where nobody sees it. Inside torch.func it raises.
+with warnings.catch_warnings(), suppress(RuntimeError):
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
 
