@@ -14,13 +14,13 @@ import ast
 import datetime
 import inspect
 import json
-import resource
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -86,9 +86,16 @@ def measured(task: Task) -> dict[str, Any]:
 def peak(task: Task, who: str) -> float:
     """Return by how many MiB the peak of the process grows."""
     given = task.given()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten: Linux only
+    before = _memory("VmRSS")
     getattr(task, who)(given)
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return _memory("VmHWM") - before
+
+
+def _memory(name: str) -> float:
+    """Return a size of this process as Linux counts it, in MiB."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in status if line.startswith(f"{name}:")).split()[1]) / 1024
 
 
 def lines(function: Callable[..., Any]) -> int:
