@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from pathlib import Path
 
 import table1_tables as table1
@@ -86,6 +87,28 @@ def large_choice() -> str:
         f"within 5 % of the least in {first['unseen']:.0%} of the runs ({first['training']:.0%})."
     )
     return "\n".join([*lines, "", said, "", source(record, ROOT / "results" / "large-choice")])
+
+
+def reliability(by: str = "method") -> str:
+    """How often an answer was called converged, and how often that was wrong, by method or by family."""
+    records = find(ROOT / "results" / "calibration", kind="calibration")
+    total: dict[str, Counter[str]] = {}
+    for record in records:
+        for name, counts in record.results["by"][by].items():
+            of = total.setdefault(name, Counter())
+            of.update({key: count for key, count in counts.items() if key != "ends"})
+            of.update({"raised": sum(counts["ends"].get(end, 0) for end in ("raised", "warned", "given"))})
+    lines = [
+        f"| {by} | solves | raised, warned or given up | called converged | error above 10 tol | above its bound |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, of in total.items():
+        keys = ("solves", "raised", "called converged", "above 10 tol")
+        bound = "" if name.startswith("scipy") else f"{of['above its bound']}"
+        lines.append(f"| {name} | " + " | ".join(str(of[key]) for key in keys) + f" | {bound} |")
+    graphs = sum(record.results["graphs"] for record in records)
+    files = ", ".join(f"`{record.file_name}`" for record in records)
+    return "\n".join([*lines, "", f"{graphs} graphs; records in `results/calibration/`: {files}."])
 
 
 def batch() -> str:

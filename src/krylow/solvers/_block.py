@@ -27,6 +27,7 @@ from krylow.linalg.row_blocks import (
     subtract_,
 )
 from krylow.operators import Operator
+from krylow.solvers._correction import beyond_rounding
 from krylow.solvers._estimate import Estimate, Outcome, Stopping, cautious_floor, mixed
 from krylow.solvers._filter import Filter, Precision, rough
 
@@ -258,14 +259,18 @@ def conclude(D: Operator, block: Block, k: int, outcome: Outcome, tol: float, *,
     if outcome.kept is not None and following.numel():  # whether it is above the cutoff is what has to be known
         floor = cautious_floor(theta[wanted], delta[wanted])
     kept = block.X.shape[1] if guards else max(1, wanted)
-    theta, basis, residuals = block.finish(D, kept, again=not rough(tol))
+    # Sums of many equal numbers are off by more than those of random ones: quotients are computed again, in float64,
+    # where that could hide a gap.
+    single, found = block.X.dtype == torch.float32 and following.numel() > 0 and wanted > 0, theta
+    near = single and torch.finfo(torch.float32).eps * block.high > 0.1 * float(theta[wanted] - theta[wanted - 1])
+    theta, basis, residuals = block.finish(D, kept, again=near or not rough(tol))
     basis, following = (basis, theta[k:]) if guards else (basis[:, : max(1, k)], following)
     theta, residuals = theta[: max(1, k)], residuals[: max(1, k)]
     separate = outcome.well_defined if outcome.settled else k  # of gaps that may still show nothing is claimed
     if k == 0:  # nothing is up to the cutoff: one column that stands for none
         separate, residuals = 1, torch.zeros_like(residuals)
     evidence = Evidence(Stopping.safety * outcome.error, floor, well_defined=separate, residuals=residuals)
-    return Ritz(
+    pairs = Ritz(
         theta=torch.cat([theta, following.to(theta)]),
         X=basis,
         residuals=torch.nn.functional.pad(residuals, (0, following.numel()), value=torch.inf),
@@ -273,3 +278,8 @@ def conclude(D: Operator, block: Block, k: int, outcome: Outcome, tol: float, *,
         evidence=evidence,
         kept=None if outcome.kept is None else k,
     )
+    if not near or not k:
+        return pairs
+    doubted = beyond_rounding(pairs, found, k, k - wanted).evidence
+    assert doubted is not None
+    return replace(pairs, evidence=replace(evidence, error=doubted.error))
