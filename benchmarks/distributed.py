@@ -35,7 +35,7 @@ from krylow_lab.records import Record
 
 CUTS = {"knn2d": 11, "grid": 11, "sbm20": 20}
 TOL = 1e-3
-SLEPC = [("lobpcg", 0.1), ("lobpcg", 0.03), ("lobpcg", 0.01), ("shift_invert", 0.01)]
+SLEPC = ("lobpcg:1", "lobpcg:0.3", "lobpcg:0.1", "shift_invert:0.1")  # solver and tolerance
 SETTINGS = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -106,22 +106,27 @@ def alone(path: str, k: int, method: str, tol: float, repeats: int, basis: str) 
 
 
 def run(ranks: int, *job: Any, limit: float) -> dict[str, Any] | None:
-    """Return what a job prints; None where it takes too long, or fails."""
+    """Return what a job prints; the processor seconds after which it was ended; None where it fails."""
     command = ["mpiexec", "-n", str(ranks)] if ranks else []
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    job_ = subprocess.Popen(
+        [*command, sys.executable, __file__, "--job", *map(str, job)],
+        env=os.environ | SETTINGS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
-        done = subprocess.run(
-            [*command, sys.executable, __file__, "--job", *map(str, job)],
-            env=os.environ | SETTINGS,
-            capture_output=True,
-            text=True,
-            timeout=limit,
-        )
+        printed, said = job_.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
+        job_.terminate()
+        job_.communicate()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return {"ended after": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime}
+    if job_.returncode:
+        print(said[-1500:], file=sys.stderr)
         return None
-    if done.returncode:
-        print(done.stderr[-1500:], file=sys.stderr)
-        return None
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+    return dict(json.loads(printed.strip().splitlines()[-1]))
 
 
 def measure(family: str, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -134,15 +139,17 @@ def measure(family: str, args: argparse.Namespace, folder: Path) -> dict[str, An
     method = "chebyshev" if family.startswith("sbm") else "multilevel"
     jobs = {"one machine": (0, "alone", path, k, method, TOL, args.repeats, basis)}
     jobs |= {f"{p} ranks": (p, "ranks", path, k, method, 0.0, args.repeats, basis) for p in args.ranks}
-    for name, tolerance in SLEPC if args.slepc else []:
-        jobs[f"slepc {name} {tolerance:g}, 2 ranks"] = (2, "ranks", path, k, name, tolerance, 1, basis)
+    for setting in args.slepc:
+        name, tolerance = setting.split(":")
+        jobs[f"slepc {setting}, 2 ranks"] = (2, "ranks", path, k, name, tolerance, 1, basis)
     exact = run(0, "alone", path, k, "auto", 1e-8, 1, basis, limit=args.limit)
     assert exact is not None
     U, results = torch.from_numpy(np.load(basis)), {}
     for name, (ranks, *job) in jobs.items():
         found = run(ranks, *job, limit=args.limit)
-        if found is None:
-            results[name] = {"processor seconds": None}
+        if found is None or "ended after" in found:
+            results[name] = {"processor seconds": None} | (found or {})
+            print(family, name, found, flush=True)
             continue
         found["error"] = float(kl.metrics.subspace_error(torch.from_numpy(np.load(basis)), U))
         results[name] = found
@@ -165,7 +172,7 @@ def main() -> None:
     parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2, 4])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--slepc", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--slepc", nargs="*", default=SLEPC, help="SLEPc's solvers and tolerances")
     parser.add_argument("--limit", type=float, default=900, help="most seconds of a job by the clock")
     parser.add_argument("--out", default=None, help="folder for the record; none is written without it")
     args = parser.parse_args()

@@ -150,7 +150,9 @@ def subspace(
     why, profile = "asked for", GraphProfile(L)
     if isinstance(L, DistributedOperator):
         asked = Problem(L, k or 1, profile, tol, generator, max_products, callback)
-        return _shared(asked, cutoff, method, m, start is not None or weights is not None or prove is not False, seed)
+        if cutoff is not None or start is not None or weights is not None:
+            raise InputError("a graph that ranks share takes k, method, tol, m, seed, prove and max_products only.")
+        return _shared(asked, method, m, seed, prove)
     if isinstance(method, str) and method == "auto":
         # A small graph is decomposed for a cutoff; of a large one few frequencies are expected below it.
         method, why = choose(L, k or (smallest if smallest <= PROOF_LIMIT else 1), weights, profile)
@@ -167,18 +169,17 @@ def subspace(
 
 
 def _shared(
-    asked: Problem, cutoff: float | None, method: str | Solver, m: int | None, more: bool, seed: int | None
+    asked: Problem, method: str | Solver, m: int | None, seed: int | None, prove: bool | ProofSettings
 ) -> Subspace:
     """Return the subspace of a graph that ranks share."""
     from krylow.distributed._solve import shared_subspace
 
-    if cutoff is not None or more:
-        raise InputError("a graph that ranks share takes k, method, tol, m, seed and max_products, got something else.")
     L = asked.operator
     assert isinstance(L, DistributedOperator)
-    return shared_subspace(
-        L, asked, method, m, lambda whole: subspace(whole, asked.k, method=method, tol=asked.tol, m=m, seed=seed)
-    )
+    k, tol = asked.k, asked.tol
+    settings = None if prove is False else ProofSettings() if prove is True else prove
+    alone = lambda whole: subspace(whole, k, method=method, tol=tol, m=m, seed=seed, prove=prove)  # noqa: E731
+    return shared_subspace(L, asked, method, m, alone, settings)
 
 
 def lowpass(

@@ -68,6 +68,8 @@ CASES = {
     "exact": (communities(seed=7), {"k": 4, "tol": 1e-7}),
     "small": (neighbours(300), {"k": 5, "tol": 1e-6}),
     "geometric": (neighbours(6000), {"k": 6}),
+    "counted": (neighbours(6000), {"k": 6, "prove": True}),
+    "baseline": (neighbours(6000), {"k": 6, "method": "slepc", "tol": 1e-2}),
     "coarse graph shared": (neighbours(6000), {"k": 6, "replicated": 300}),
     "pair": (sp.csr_array(np.array([[0.0, 1.0], [1.0, 0.0]])), {"k": 1}),
     "pieces": (sp.csr_array(sp.block_diag([communities(1500, s) for s in range(3)])), {"k": 3}),
@@ -115,7 +117,7 @@ def test_projector_is_that_of_one_machine(answers, truth, ranks, name):
     W, asked = CASES[name]
     found, U = answers(ranks, name), truth(name)
     basis, tol = found["basis"], asked.get("tol", TOL)
-    assert found["status"] == "CONVERGED"
+    assert found["status"] == "CONVERGED" or name == "baseline"  # whose residuals bound its error badly
     error = float(kl.metrics.subspace_error(torch.from_numpy(basis), U))
     assert error <= tol
     np.testing.assert_allclose(basis.T @ basis, np.eye(asked["k"]), atol=1e-9)
@@ -129,6 +131,14 @@ def test_graphs_with_a_geometry_are_solved_by_coarser_ones(answers, ranks):
     assert found["method"] == "multilevel"
     assert "two-grid cycles" in found["why"]
     assert answers(ranks, "communities")["method"] == "chebyshev"
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_count_of_eigenvalues_below_the_cut(answers, ranks):
+    found = answers(ranks, "counted")
+    assert found["kind"] == "checked"
+    assert "inertia counts 6 eigenvalues" in found["why"]
+    assert answers(ranks, "geometric")["kind"] == "estimated"
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -17,6 +17,7 @@ from torch import Tensor
 from krylow._checks import InputError
 from krylow._floor import PROOF_LIMIT
 from krylow._reduce import largest, summed
+from krylow.distributed._proof import checked
 from krylow.distributed._slepc import Slepc
 from krylow.io.atomic import write_whole
 from krylow.linalg.components import NullSpace, null_space_of
@@ -24,6 +25,7 @@ from krylow.operators import Operator
 from krylow.operators.distributed import LocalRows
 from krylow.operators.partition import DistributedOperator
 from krylow.profile import GraphProfile
+from krylow.proof import ProofSettings
 from krylow.result import Subspace
 from krylow.solvers import Chebyshev, Multilevel, Problem, Solver
 
@@ -133,6 +135,7 @@ def shared_subspace(
     method: str | Solver,
     m: int | None,
     alone: Callable[[Operator], Subspace],
+    prove: ProofSettings | None = None,
 ) -> ShardedSubspace:
     """Return the subspace of a graph that ranks share; ``alone`` solves a small one as one machine does.
 
@@ -148,11 +151,14 @@ def shared_subspace(
         name, why = choose(profile) if method == "auto" else (method, "asked for")
         solver = _solver(name, m)
         found = solver.subspace(replace(problem, operator=inner, profile=profile))
-        certificate = found.certificate
+        certificate, how = found.certificate, ""
+        if prove is not None:
+            geometric = profile.width <= LIMITS.geometric
+            certificate, how = checked(found, inner, geometric, prove)
     spread = f"{G.ranks.size} ranks, {G.notes}" if G.notes else f"{G.ranks.size} ranks"
     parts = {field.name: getattr(found, field.name) for field in fields(found)}
     parts |= {"operator": G, "basis": G.back(found.basis), "tol": problem.tol, "method": solver.name}
-    sub = ShardedSubspace(**parts | {"why": f"{why}; {found.why}; {spread}"})
+    sub = ShardedSubspace(**parts | {"why": "; ".join(filter(None, (why, found.why, spread, how)))})
     sub.__dict__["certificate"] = certificate  # computed by all ranks together
     return sub
 

@@ -43,6 +43,7 @@ def solve(name, asked):
     basis = sub.gather().numpy()
     found = {
         "status": sub.status.name,
+        "kind": sub.certificate.kind,
         "bound": float(sub.error_bound),
         "method": sub.method,
         "why": sub.why,
