@@ -74,7 +74,7 @@ def test_a_repeated_eigenvalue_at_the_cut_is_not_converged(tmp_path, monkeypatch
     result = run("ring.txt", "-k", 2, "-o", "basis.npz", "--json", code=3)
     found = json.loads(result.stdout)
     assert (found["status"], found["error_bound"]) == ("NO_GAP", None)
-    assert "not converged: NO_GAP, the error bound is infinite" in result.stderr
+    assert "not converged: NO_GAP (proved), the error bound is infinite" in result.stderr
     assert Path("basis.npz").exists()
     run("ring.txt", "-k", 3, "-o", "basis.npz")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any
 
 import torch
@@ -123,6 +124,17 @@ def _run(function: Any, L: Operator, X: Tensor, C: Tensor, low: Tensor, high: Te
     return Y.reshape(n, *batch, c, *Y.shape[2:]).movedim(0, len(batch))
 
 
+def _full_precision(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a backward pass compute in the dtypes it is given, under autocast, too."""
+
+    @wraps(backward)
+    def run(ctx: Any, grad: Tensor) -> Any:
+        with torch.autocast(grad.device.type, enabled=False):
+            return backward(ctx, grad)
+
+    return run
+
+
 class _Series(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, X: Tensor, C: Tensor, L: Operator, a: Tensor, b: Tensor, *tensors: Tensor) -> Tensor:
@@ -137,6 +149,7 @@ class _Series(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @_full_precision
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         C, *last = ctx.saved_tensors
         needs = ctx.needs_input_grad
@@ -159,6 +172,7 @@ class _Adjoint(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @_full_precision
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         X, C = ctx.saved_tensors
         needs = ctx.needs_input_grad
