@@ -136,6 +136,14 @@ def test_a_number_of_nodes_that_is_none(tmp_path):
     assert files.judge("OGB counts", gzip.compress(b"inf\n"), tmp_path) == "refused"
 
 
+def test_small_numbers_of_numpy_do_not_overflow():
+    x = torch.randn(4, 8)
+    graphs = kl.nn.GraphLearning(8, 2, num_graphs=np.uint8(255))(x)
+    assert graphs.points.shape == (255, 4, 2)
+    plain, small = kl.nn.RootProbe(3, 0.5, 2.0), kl.nn.RootProbe(3, 0.5, np.float16(2.0))
+    torch.testing.assert_close(plain.rho, small.rho)
+
+
 def test_a_probe_of_endless_work():
     with pytest.raises(kl.InputError, match="power must be between 1 and 10000"):
         kl.nn.InversePolynomialProbe(power=10**30)

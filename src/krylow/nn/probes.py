@@ -219,7 +219,7 @@ class RootProbe(Probe):
         self.low, self.high = _checks.positive(low, "low"), _checks.positive(high, "high")
         if not low < high:
             raise InputError(f"low must be below high, got [{low}, {high}].")
-        roots = leja_order(chebyshev_roots(self.count, low, high))
+        roots = leja_order(chebyshev_roots(self.count, self.low, self.high))
         self.log_rho = nn.Parameter(torch.tensor(roots).log())
 
     @property
