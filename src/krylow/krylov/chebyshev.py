@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -13,6 +13,8 @@ from torch.autograd.function import once_differentiable
 from krylow._memory import empty
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.base import Scalar
+
+Backward = TypeVar("Backward", bound=Callable[..., Any])
 
 
 def chebyshev_filter(L: Operator, X: Tensor, degree: int, low: Tensor, high: Tensor, first: Tensor) -> Tensor:
@@ -124,7 +126,7 @@ def _run(function: Any, L: Operator, X: Tensor, C: Tensor, low: Tensor, high: Te
     return Y.reshape(n, *batch, c, *Y.shape[2:]).movedim(0, len(batch))
 
 
-def _full_precision(backward: Callable[..., Any]) -> Callable[..., Any]:
+def _full_precision(backward: Backward) -> Backward:
     """Let a backward pass compute in the dtypes it is given, under autocast, too."""
 
     @wraps(backward)
@@ -132,7 +134,7 @@ def _full_precision(backward: Callable[..., Any]) -> Callable[..., Any]:
         with torch.autocast(grad.device.type, enabled=False):
             return backward(ctx, grad)
 
-    return run
+    return cast("Backward", run)
 
 
 class _Series(torch.autograd.Function):
