@@ -182,7 +182,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         results = {family: measure(family, args, Path(folder)) for family in args.families}
     if args.out:
-        config = {"nodes": args.nodes, "ranks": args.ranks, "repeats": args.repeats, "tol": TOL}
+        config = {"nodes": args.nodes, "ranks": args.ranks, "repeats": args.repeats, "tol": TOL, "slepc": args.slepc}
         wall = time.perf_counter() - begin
         record = Record.create("distributed", config, results, seed=args.seed, started=started, wall_seconds=wall)
         print(record.write(args.out))
