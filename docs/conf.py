@@ -30,7 +30,7 @@ suppress_warnings = ["toc.empty_glob"]
 nitpick_ignore_regex = [
     (
         r"py:.*",
-        r"(torch|numpy|np|scipy|networkx|sklearn|torch_geometric|collections|contextlib|pathlib|os|datetime)(\..*)?",
+        r"(torch|numpy|np|scipy|networkx|sklearn|torch_geometric|collections|concurrent|contextlib|pathlib|os|datetime)(\..*)?",
     ),
     # Private helpers, and modules that are on no page: a docstring may name them, a page may not.
     (r"py:(attr|func|meth)", r"_\w+|\w+\.\w+"),
@@ -38,9 +38,9 @@ nitpick_ignore_regex = [
         r"py:(class|func|mod)",
         r"krylow\.(_\w+|autodiff|cli|data|io|krylov|linalg|nn|operators|refine|solvers|start)\.[a-z_]\w*(\..*)?",
     ),
-    (r"py:(class|func|data)", r"(dict|list|tuple)\[.*|as_operator|METHODS|SIGNAL_METHODS"),
-    (r"py:obj", r"krylow\.commands"),  # a group of entry points
-    (r"py:.*", r"(Tensor|ndarray|Any|Callable|Sequence|Mapping|Path|PathLike|Module|nn\.Module|optional|Data)"),
+    (r"py:(class|func|data)", r"(dict|list|tuple)\[.*|as_operator|METHODS|SIGNAL_METHODS|FILTER_METHODS|Evidence"),
+    (r"py:(mod|obj)", r"krylow\.(commands|proof|_native)"),  # a group of entry points, and what is on no page
+    (r"py:.*", r"(Tensor|ndarray|Any|Callable|Sequence|Mapping|Path|PathLike|Module|nn\.Module|optional|Data|Axes|Figure)"),
 ]
 
 html_theme = "furo"
