@@ -43,3 +43,16 @@ def _buffer(size: int) -> np.ndarray:
         step, whole = page, np.frombuffer(mapped, dtype=np.uint8)
     start = -whole.ctypes.data % step
     return whole[start : start + size]
+
+
+def overlapping(X: Tensor, Y: Tensor) -> bool:
+    """Return whether the ranges of memory of two blocks overlap."""
+
+    def ends(block: Tensor) -> tuple[int, int]:
+        last = sum((size - 1) * stride for size, stride in zip(block.shape, block.stride(), strict=True))
+        return block.data_ptr(), block.data_ptr() + (last + 1) * block.element_size()
+
+    if not X.numel() or X.device != Y.device:
+        return False
+    (start, end), (other_start, other_end) = ends(X), ends(Y)
+    return start < other_end and other_start < end

@@ -40,6 +40,8 @@ def principal_angles(U_hat: Tensor, U: Tensor) -> Tensor:
     tensor([ 0., 90.])
     """
     _same_space(U_hat, U, finite=True)
+    if max(U.shape[-1], U_hat.shape[-1]) > U.shape[-2]:
+        raise InputError(f"bases must have at most n = {U.shape[-2]} columns, got {U_hat.shape[-1]} and {U.shape[-1]}.")
     k = min(U.shape[-1], U_hat.shape[-1])
     cosines = torch.linalg.svdvals(U_hat.mT @ U)[..., :k].clamp(max=1)
     sines = torch.linalg.svdvals(U - U_hat @ (U_hat.mT @ U)).flip(-1)[..., :k].clamp(max=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -212,13 +213,15 @@ class RootProbe(Probe):
     """
 
     scale_invariant = True
+    #: Where roots may begin: beyond, what is between two normalisations overflows in float32.
+    highest: ClassVar[float] = 1e8
 
     def __init__(self, count: int, low: float = 0.5, high: float = 2.5) -> None:
         super().__init__()
         self.count = _checks.count(count, "count", 1, MOST)
         self.low, self.high = _checks.positive(low, "low"), _checks.positive(high, "high")
-        if not low < high:
-            raise InputError(f"low must be below high, got [{low}, {high}].")
+        if not self.low < self.high <= self.highest:
+            raise InputError(f"low must be below high, and high at most {self.highest:g}, got [{low}, {high}].")
         roots = leja_order(chebyshev_roots(self.count, self.low, self.high))
         self.log_rho = nn.Parameter(torch.tensor(roots).log())
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from krylow import _checks
 from krylow._checks import InputError
 from krylow._html import html_table
+from krylow._memory import overlapping
 from krylow._reduce import reducing
 
 #: A number, or one a graph of a batch.
@@ -90,7 +91,9 @@ class Operator(ABC):
         self.dtype = dtype
         self.device = device
         self.mask = mask
-        self.psd = psd
+        if not isinstance(psd, (bool, np.bool_)):
+            raise InputError(f"psd must be True or False, got {psd!r}.")
+        self.psd = bool(psd)
         self._products = 0
         self._passes = 0
         self._parent: Operator | None = None
@@ -265,7 +268,7 @@ class Operator(ABC):
                     f"got {tuple(block.shape)} and {block.dtype}."
                 )
         if out is not None:
-            if _overlap(X, out):
+            if overlapping(X, out):
                 raise InputError("out must not share memory with X, which is read until the end: pass another block.")
             if torch.is_grad_enabled() and (self.requires_grad or any(_tracked(v) for v in (X, Y, a, b, c, out))):
                 raise InputError("out has no gradient: leave it out, or call under torch.no_grad().")
@@ -392,16 +395,3 @@ class Operator(ABC):
 
 def _tracked(value: Tensor | float | None) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
-
-
-def _overlap(X: Tensor, Y: Tensor) -> bool:
-    """Return whether the ranges of memory of two blocks overlap."""
-
-    def ends(block: Tensor) -> tuple[int, int]:
-        last = sum((size - 1) * stride for size, stride in zip(block.shape, block.stride(), strict=True))
-        return block.data_ptr(), block.data_ptr() + (last + 1) * block.element_size()
-
-    if not X.numel() or X.device != Y.device:
-        return False
-    (start, end), (other_start, other_end) = ends(X), ends(Y)
-    return start < other_end and other_start < end
