@@ -23,6 +23,14 @@ class InputError(ValueError):
     """Raised for bad input, with what must hold, what came and what to do."""
 
 
+def traced() -> bool:
+    """Whether ``torch.compile`` or ``torch.export`` records this call: then there are shapes, and no values to look at.
+
+    Checks of values are left out of what is recorded, and what depends on values is computed for all of them.
+    """
+    return torch.compiler.is_compiling()
+
+
 def floating(x: Tensor, what: str) -> Tensor:
     """Return ``x`` as floating point: integers and booleans become the default dtype, complex is refused."""
     if x.is_complex():
@@ -92,7 +100,7 @@ def generator(value: Any) -> torch.Generator | None:
 
 def square(x: Tensor, what: str) -> Tensor:
     """Check for shape ``(*batch, n, n)`` with n >= 1 and no empty batch."""
-    if torch._C._functorch.is_functorch_wrapped_tensor(x):  # type: ignore[attr-defined, unused-ignore]
+    if not traced() and torch._C._functorch.is_functorch_wrapped_tensor(x):  # type: ignore[attr-defined, unused-ignore]
         raise InputError(
             f"{what} must be a plain tensor, got one inside a transform of torch.func: for vmap pass the whole batch "
             "(*batch, n, n), which is taken as it is; for grad call torch.autograd.grad or backward()."
@@ -122,6 +130,8 @@ def not_two_by_two(W: Tensor | np.ndarray, what: str) -> None:
 
 def finite(x: Tensor, what: str) -> Tensor:
     """Check that every entry is finite."""
+    if traced():
+        return x
     # A finite sum has finite terms only, and needs no memory; one of finite terms may still overflow.
     if not torch.isfinite(x.detach().sum()) and not torch.isfinite(x).all():
         bad = int((~torch.isfinite(x)).sum())
@@ -154,6 +164,8 @@ def tokens(x: Tensor, dtype: torch.dtype, what: str) -> Tensor:
 
 def token_size(x: Tensor, what: str) -> Tensor:
     """Check that tokens are finite, and so far from overflow that their gradients are."""
+    if traced():
+        return x
     low, high = torch.aminmax(x.detach())  # NaN is the least and the largest
     limit = torch.finfo(x.dtype).max ** TOKEN_RANGE
     if bool((-limit <= low) & (high <= limit)):
@@ -168,7 +180,7 @@ def token_size(x: Tensor, what: str) -> Tensor:
 
 def symmetric(x: Tensor, what: str) -> Tensor:
     """Check ``x == x.mT`` to rounding."""
-    if torch.equal(x, x.mT):  # nearly always, and several times cheaper than measuring by how much not
+    if traced() or torch.equal(x, x.mT):  # nearly always, and several times cheaper than measuring by how much not
         return x
     gap = (x - x.mT).abs().amax(dim=(-2, -1))
     size = x.abs().amax(dim=(-2, -1))

@@ -65,7 +65,7 @@ class TestExactness:
         grads = []
         for net in (attention("exact", k=3), attention(filter, gradient="recurrence", **options)):
             (draw(2, 7, 8, seed=2) * net(x)).sum().backward()
-            grads.append(net.graph.features.weight.grad)
+            grads.append(net.graph_learning.features.weight.grad)
         torch.testing.assert_close(grads[1], grads[0], rtol=1e-5, atol=1e-8)
 
 
@@ -159,7 +159,7 @@ class TestLiteral:
             for weight in (net.value.weight, net.out.weight):
                 weight.copy_(torch.eye(8))
         x = few_tokens(n, different)
-        y, points = net(x).detach(), net.graph(x).points.detach()
+        y, points = net(x).detach(), net.graph_learning(x).points.detach()
         for i in range(2):
             truth = projected(points[i], x[i], 2, m, *(g.detach() for g in vars(net.relaxation).values()))
             torch.testing.assert_close(y[i], truth, rtol=0, atol=1e-7)
@@ -172,7 +172,7 @@ class TestLiteral:
         with torch.no_grad():
             nets[1].upsilon1.zero_(), nets[1].upsilon2.zero_()
         torch.testing.assert_close(nets[1](x), nets[0](x), rtol=0, atol=1e-9)
-        graph, v = nets[0].graph(x), nets[0].value(x)
+        graph, v = nets[0].graph_learning(x), nets[0].value(x)
         theta, U, _ = ritz(lanczos(graph.laplacian(), start_block(graph, 1), m, reorthogonalize=True), min(m, n))
         kept = theta <= 0.4 if band == "cutoff" else torch.arange(min(m, n)).expand_as(theta) < 3
         U = U * kept[:, None, :]
@@ -228,14 +228,14 @@ class TestModule:
 
     def test_the_graph_comes_from_its_own_features_where_given(self):
         net, x, features = attention("exact", k=2), draw(2, 9, 8), draw(2, 9, 8, seed=1)
-        U = lowest(net.graph(features).laplacian().to_dense(), 2)[1]
+        U = lowest(net.graph_learning(features).laplacian().to_dense(), 2)[1]
         y = net(x, graph_features=features)
         torch.testing.assert_close(y, net.out(projector(U) @ net.value(x)))
 
     def test_heads_with_graphs_of_their_own_filter_their_own_values(self):
         net, x = attention("exact", k=2, graph_per_head=True), draw(2, 9, 8)
         y = net(x)
-        graph = net.graph(x)
+        graph = net.graph_learning(x)
         parts = []
         for head in range(2):
             one = TokenGraph(graph.points[:, head], None, graph.kind)
@@ -373,7 +373,7 @@ class TestHardTokens:
 
     def test_parameters_that_have_diverged_are_named(self, filter):
         net, x = self.single(filter), draw(2, 9, 8, dtype=torch.float32)
-        names = {"graph.R": "parameters have diverged", "graph.features.weight": "parameters have diverged"}
+        names = dict.fromkeys(("graph_learning.R", "graph_learning.features.weight"), "parameters have diverged")
         if filter == "unrolled":
             names["upsilon1"] = "the learned upsilon must be finite"
         for name, message in names.items():

@@ -68,9 +68,12 @@ class TestOverfit:
 
     def test_the_gammas_and_the_graph_move(self):
         mix = mixing("unrolled")
-        before = [p.detach().clone() for p in (mix.upsilon1, mix.upsilon2, mix.graph.R, mix.graph.features.weight)]
+        before = [
+            p.detach().clone()
+            for p in (mix.upsilon1, mix.upsilon2, mix.graph_learning.R, mix.graph_learning.features.weight)
+        ]
         overfit(mix)
-        after = (mix.upsilon1, mix.upsilon2, mix.graph.R, mix.graph.features.weight)
+        after = (mix.upsilon1, mix.upsilon2, mix.graph_learning.R, mix.graph_learning.features.weight)
         assert all((a - b).abs().max() > 1e-4 for a, b in zip(after, before, strict=True))
 
 
@@ -135,7 +138,7 @@ class TestClassifier:
         torch.manual_seed(0)
         seen = []
         mix = mixing("exact")
-        mix.graph.register_forward_hook(lambda module, inputs, output: seen.append(output.weights().detach()))
+        mix.graph_learning.register_forward_hook(lambda module, inputs, output: seen.append(output.weights().detach()))
         tokens = torch.tensor([[1, 7, 2, 8, 7, 2]])
         segments = torch.tensor([[0, 0, 0, 1, 1, 1]])
         for token_graph in (True, False):

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from krylow import _checks
 from krylow.autodiff.first_order import first_order
 from krylow.linalg.eigh import eigh
 from krylow.linalg.gram_schmidt import gram_schmidt
@@ -103,7 +104,7 @@ class _Orthonormalize(torch.autograd.Function):
         Q, R = torch.linalg.qr(X / size)
         alive = R.diagonal(dim1=-2, dim2=-1).abs() > tiny
         # Q's column in place of a dead one is arbitrary, and later ones avoid it.
-        if X.shape[-1] > X.shape[-2] or not bool(alive.all()):
+        if X.shape[-1] > X.shape[-2] or _checks.traced() or not bool(alive.all()):
             Q, R, alive = gram_schmidt(X / size, tiny)
         ctx.save_for_backward(Q, R, size, alive)
         return Q

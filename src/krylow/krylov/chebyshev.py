@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from krylow import _checks
 from krylow._memory import empty
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.base import Scalar
@@ -99,7 +100,7 @@ def chebyshev_series(L: Operator, X: Tensor, C: Tensor, low: Tensor, high: Tenso
     low, high
         ``(*batch,)``, which take no gradient: the sum does not depend on them as long as C is the same function's.
     """
-    return _run(_Series, L, X, C, low, high)
+    return _plain_sum(L, X, C.to(X.dtype), low, high) if _checks.traced() else _run(_Series, L, X, C, low, high)
 
 
 def chebyshev_adjoint(L: Operator, X: Tensor, C: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -114,8 +115,7 @@ def _run(function: Any, L: Operator, X: Tensor, C: Tensor, low: Tensor, high: Te
     """Apply one of the two, the columns of all blocks side by side where they share one matrix."""
     filters = X.shape[-1:] if function is _Adjoint else X.shape[-1:][:0]
     end = X.ndim - 1 - len(filters)
-    span = (high - low).detach()[..., None, None]
-    a, b = 2 / span, -(high + low).detach()[..., None, None] / span
+    a, b = _affine(low, high)
     C = C.to(X.dtype)
     if L.batch_shape:
         batch = torch.broadcast_shapes(X.shape[: end - 1], L.batch_shape)
@@ -135,6 +135,12 @@ def _full_precision(backward: Backward) -> Backward:
             return backward(ctx, grad)
 
     return cast("Backward", run)
+
+
+def _affine(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a and b of $t(L) = a L + b$, each ``(*batch, 1, 1)``."""
+    span = (high - low).detach()[..., None, None]
+    return 2 / span, -(high + low).detach()[..., None, None] / span
 
 
 class _Series(torch.autograd.Function):
@@ -220,6 +226,18 @@ def _forward_sum(L: Operator, X: Tensor, C: Tensor, a: Tensor, b: Tensor) -> tup
             first = j + 1
     last = tuple(room[..., (degree - i) % width, :, :] for i in range(min(degree, 1) + 1))
     return Y.unflatten(-1, (n, c)).movedim(-3, -1), last
+
+
+def _plain_sum(L: Operator, X: Tensor, C: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Return the same sums by operations that write to no room: what torch can record."""
+    a, b = _affine(low, high)
+    before, t = None, X
+    Y = t[..., None] * C[..., 0, None, None, :]
+    for j in range(1, C.shape[-2]):
+        scale = 1.0 if before is None else 2.0
+        before, t = t, L.three_term(t, before, scale * a, scale * b, -1.0)
+        Y = Y + t[..., None] * C[..., j, None, None, :]
+    return Y
 
 
 def _step(L: Operator, X: Tensor, Y: Tensor | None, a: Tensor, b: Tensor, out: Tensor) -> None:

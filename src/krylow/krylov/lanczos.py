@@ -53,7 +53,7 @@ def relaxed_step(
     L: Operator, v: Tensor, v_prev: Tensor, beta: Tensor, gamma1: Tensor | float, gamma2: Tensor | float
 ) -> tuple[Tensor, Tensor]:
     r"""Return $\alpha_j$ and $r_j = L v_j - \gamma^{(1)}_j \alpha_j v_j - \gamma^{(2)}_j \beta_{j-1} v_{j-1}$."""
-    w = L @ v  # the only product with L
+    w = L.__matmul__(v)  # the only product with L; torch.compile knows no @ of other classes
     alpha = (v * w).sum(-2, keepdim=True)  # (*batch, 1, 1)
     return alpha, w - gamma1 * alpha * v - gamma2 * beta * v_prev
 

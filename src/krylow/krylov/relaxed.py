@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from krylow import _native
+from krylow import _checks, _native
 from krylow.krylov.lanczos import (
     Krylov,
     breakdown_threshold,
@@ -87,14 +87,14 @@ def relaxed_lanczos(L: Operator, v: Tensor, m: int, gamma1: Tensor, gamma2: Tens
     )
 
 
-@torch.compiler.disable  # compiled loops cannot be traced
 def relaxed_recurrence(
     A: Tensor, start: Tensor, gamma1: Tensor, gamma2: Tensor, live: Tensor, *, longest: Tensor | None = None
 ) -> Krylov:
     """Return m relaxed steps on small matrices; the last residual is left at 0.
 
     On the host this is one compiled loop, since the time of tensor operations on small matrices is that
-    of their number; elsewhere it is :func:`krylow.krylov.lanczos.recurrence`.
+    of their number; elsewhere, and where torch records its operations, it is
+    :func:`krylow.krylov.lanczos.recurrence`.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def relaxed_recurrence(
 
 
 def _on_host(A: Tensor) -> bool:
-    return A.device.type == "cpu"
+    return A.device.type == "cpu" and not _checks.traced()
 
 
 class _Compiled(torch.autograd.Function):

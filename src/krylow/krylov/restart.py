@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from krylow import _checks
 from krylow._random import gaussian
 from krylow.krylov.lanczos import Krylov, breakdown_threshold
 from krylow.krylov.ritz import CONVERGED_PART, Ritz, following_converged, rayleigh_ritz, settled
@@ -184,7 +185,7 @@ class _Growth:
             here = slice(self.width, self.width + block)
             self._V[..., here] = Q
             self.width += block
-            W = self.L @ Q
+            W = self.L.__matmul__(Q)  # torch.compile knows no @ of other classes
             C = self.V.mT @ W
             W = W - self.V @ C
             again = self.V.mT @ W
@@ -235,6 +236,8 @@ class _Growth:
         Q, R = torch.linalg.qr(W)
         size = R.diagonal(dim1=-2, dim2=-1).abs()  # (*batch, block)
         dependent = size <= tiny
+        if _checks.traced():
+            return self._renewed(W, dependent)
         # Nearly dependent columns of W, and those that are hardly more than rounding, are orthogonal to V only relative
         # to their size before they were normalised.
         near = W.shape[-1] > 1 or bool((size <= self.nearly_dependent * tiny).any())
@@ -250,8 +253,9 @@ class _Growth:
     def _renewed(self, W: Tensor, dependent: Tensor) -> tuple[Tensor, Tensor]:
         """Return Q, R as :meth:`_orthonormal` does, with random columns, or zero ones, for the dependent ones."""
         order = dependent.to(torch.int8).argsort(dim=-1, stable=True)  # independent columns first
-        dependent = torch.take_along_dim(dependent, order, dim=-1)[..., None, :]
-        Q = torch.linalg.qr(torch.take_along_dim(W, order[..., None, :], dim=-1) * ~dependent).Q
+        dependent = dependent.gather(-1, order)[..., None, :]
+        columns = order[..., None, :].expand(*W.shape[:-1], -1)
+        Q = torch.linalg.qr(W.gather(-1, columns) * ~dependent).Q
         Z = torch.zeros_like(Q)
         if self.generator is not None:
             Z = gaussian(self.L, Q.shape[-1], generator=self.generator)

@@ -25,7 +25,7 @@ import torch
 from scipy.linalg import eigh as _lapack
 from torch import Tensor
 
-from krylow import _native
+from krylow import _checks, _native
 from krylow._threads import shared
 
 LinAlgError = torch.linalg.LinAlgError  # type: ignore[attr-defined]  # public, and missing from its list of names
@@ -56,8 +56,11 @@ def eigh(S: Tensor) -> tuple[Tensor, Tensor]:
     and conquer, with NaN and without one: those are decomposed again in float64. Without a gradient.
     """
     S = S.detach()
+    if _checks.traced():
+        values, vectors = torch.linalg.eigh(S)
+        return values, vectors
     m, count = S.shape[-1], S[..., 0, 0].numel()
-    threads = 1 if torch.compiler.is_compiling() or S.device.type != "cpu" else torch.get_num_threads()
+    threads = 1 if S.device.type != "cpu" else torch.get_num_threads()
     if threads == 1 or m > limits.threaded or count < threads * limits.a_thread:
         return _repaired(S, *_eigh(S))
     flat = S.reshape(count, m, m)
@@ -69,6 +72,8 @@ def eigh(S: Tensor) -> tuple[Tensor, Tensor]:
 def eigvalsh(S: Tensor) -> Tensor:
     """Return the eigenvalues ``(*batch, m)``, ascending, without a gradient; repaired as those of :func:`eigh`."""
     S = S.detach()
+    if _checks.traced():
+        return torch.linalg.eigvalsh(S)
     try:
         values = torch.linalg.eigvalsh(S)
     except LinAlgError:
@@ -89,7 +94,7 @@ def _eigh(S: Tensor) -> tuple[Tensor, Tensor]:
 
 def _repaired(S: Tensor, values: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
     """Decompose again, in float64, what came out as NaN from finite matrices."""
-    if S.device.type != "cpu" or S.dtype == torch.float64 or torch.compiler.is_compiling():
+    if S.device.type != "cpu" or S.dtype == torch.float64:
         return values, vectors  # elsewhere a look would make the host wait, and the fault has not been seen
     sound = values.isfinite().all(-1) & vectors.isfinite().all(-1).all(-1)
     if bool(sound.all()):

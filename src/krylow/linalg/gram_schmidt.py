@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from krylow import _native
+from krylow import _checks, _native
 
 
 def polished(X: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ def outside(Z: Tensor, V: Tensor, *, least: float = 0.1) -> Tensor:
     for tiny in (10 * Z.shape[-2] * torch.finfo(Z.dtype).eps, least):
         X = Q - V @ (V.mT @ Q)
         Q, R = torch.linalg.qr(X)
-        if X.shape[-1] > X.shape[-2] or bool((R.diagonal(dim1=-2, dim2=-1).abs() <= tiny).any()):
+        if X.shape[-1] > X.shape[-2] or _checks.traced() or bool((R.diagonal(dim1=-2, dim2=-1).abs() <= tiny).any()):
             Q = gram_schmidt(X, tiny)[0]
     return Q
 
@@ -42,7 +42,7 @@ def gram_schmidt(X: Tensor, tiny: float) -> tuple[Tensor, Tensor, Tensor]:
     tiny
         What is left of a column that depends on those before it, at most.
     """
-    if X.device.type != "cpu":
+    if X.device.type != "cpu" or _checks.traced():
         return _by_columns(X, tiny)
     n, k = X.shape[-2:]
     rows = X.detach().mT.reshape(-1, k, n).contiguous()  # a column is a row here: one after the other in memory

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -146,7 +148,8 @@ class LowPassAttention(nn.Module):
         self.merge_equal = merge_equal
         self.literal = self._checked_literal(literal)
         self.gradient = self._checked_gradient(gradient)
-        self.graph = GraphLearning(
+        # Not "graph": an exported program has an attribute of that name.
+        self.graph_learning = GraphLearning(
             embed_dim, feature_dim, num_graphs=num_heads if graph_per_head else 1, kind=kind, distance=distance
         )
         self.value = nn.Linear(embed_dim, embed_dim, bias=bias)
@@ -208,7 +211,7 @@ class LowPassAttention(nn.Module):
 
     def _attend(self, x: Tensor, features: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         x = _checks.token_size(without_padding(x, mask), "tokens")
-        graph = self.graph(features, mask)
+        graph = self.graph_learning(features, mask)
         v = self.value(x)
         if mask is not None:
             v = v * mask[..., None]
@@ -279,6 +282,11 @@ class LowPassAttention(nn.Module):
             raise InputError(
                 f"graph_features must have the tokens' shape {tuple(x.shape)}, got {tuple(features.shape)}."
             )
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        for key in [key for key in state_dict if key.startswith(f"{prefix}graph.")]:  # as it was called in 0.2
+            state_dict[key.replace(f"{prefix}graph.", f"{prefix}graph_learning.", 1)] = state_dict.pop(key)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
         """Return the filter and what it keeps."""

@@ -205,14 +205,16 @@ class GraphLearning(nn.Module):
         """Return the scale ``(num_graphs, 1, 1)``, setting it where this is the first batch that has a distance."""
         if self._set:
             return self.scale
-        if bool(self.scale.isnan().any()):
+        if _checks.traced() or bool(self.scale.isnan().any()):
             with torch.no_grad():
-                scale = _scale_to(self.distance, _centred(g, mask), mask)
-                if not bool(scale.isfinite().all()):  # identical tokens say nothing about the scale: wait for others
-                    return torch.ones_like(self.scale)
-                self.scale.copy_(scale[:, None, None])
-        self._set = True
-        return self.scale
+                scale = _scale_to(self.distance, _centred(g, mask), mask)[:, None, None]
+                # Identical tokens say nothing about the scale: wait for others.
+                first = self.scale.isnan().any() & scale.isfinite().all()
+                self.scale.copy_(torch.where(first, scale, self.scale))
+        if _checks.traced():
+            return self.scale.nan_to_num(1.0)
+        self._set = not bool(self.scale.isnan().any())
+        return self.scale if self._set else torch.ones_like(self.scale)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
@@ -245,9 +247,9 @@ def _representable(g: Tensor) -> Tensor:
     """
     limit = ROUNDED_DISTANCE / torch.finfo(g.dtype).eps
     largest = g.detach().abs().amax((-2, -1), keepdim=True)
-    if bool((largest <= limit).all()):
+    if not _checks.traced() and bool((largest <= limit).all()):
         return g
-    if not bool(largest.isfinite().all()):
+    if not _checks.traced() and not bool(largest.isfinite().all()):
         raise InputError(
             "the points of a learned graph must be finite, got NaN or inf from finite tokens: the graph's parameters "
             "have diverged, or the tokens outgrew its scale. Clip gradients, or put an nn.LayerNorm before."

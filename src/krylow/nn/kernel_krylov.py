@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from krylow import _checks
 from krylow.krylov.lanczos import closed_below
 from krylow.nn.graph_learning import EqualTokens, TokenGraph, inverse_root, kernel
 from krylow.operators import DenseOperator
@@ -134,17 +135,23 @@ class _BasisAndProduct(torch.autograd.Function):
         return torch.cat(parts), None, None, None, None, None
 
 
-def _chunks(points: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Yield parts of the batch whose graphs fit the cache, each with a buffer ``(part, n, n)`` to make them in."""
+def _chunks(points: Tensor) -> Iterator[tuple[slice, Tensor | None]]:
+    """Yield parts of the batch whose graphs fit the cache, each with a buffer ``(part, n, n)`` to make them in.
+
+    The batch is one part where there is no cache to fit, and where torch records operations for batches of any size.
+    """
     batch, n, _ = points.shape
-    size = max(1, min(batch, CHUNK_BYTES // (n * n * points.element_size()))) if points.device.type == "cpu" else batch
+    if points.device.type != "cpu" or _checks.traced():
+        yield slice(None), None
+        return
+    size = max(1, min(batch, CHUNK_BYTES // (n * n * points.element_size())))
     buffer = points.new_empty(size, n, n)
     for begin in range(0, batch, size):
         yield slice(begin, begin + size), buffer[: batch - begin]
 
 
-def _graph(points: Tensor, mask: Tensor | None, kind: str, out: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Return weights in ``out``, the s of $L = \mathrm{diag} - s W s$, and degrees; padding has s = 0 and degree 0."""
+def _graph(points: Tensor, mask: Tensor | None, kind: str, out: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Return weights (in ``out``, if given), the s of $L = \mathrm{diag} - s W s$, degrees; both 0 at padding."""
     W = kernel(points, out)
     if mask is None:
         degree = W.sum(-1)

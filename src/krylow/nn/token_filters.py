@@ -26,7 +26,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.utils._python_dispatch import _disable_current_modes
 
+from krylow import _checks
+from krylow._checks import InputError
 from krylow.autodiff.projector import lowest_eigenspace, orthonormalize
 from krylow.density import COUNT_PROBES, estimated_cutoff
 from krylow.expansion import chebyshev_lowpass
@@ -72,13 +75,23 @@ def start_block(graph: TokenGraph, columns: int, *, generator: torch.Generator |
     batch, n = graph.points.shape[:2]
     like = graph.points
     if generator is not None:
+        if _checks.traced():
+            raise InputError(
+                "torch records no draw from a generator: leave it out, for the fixed start, or draw eagerly."
+            )
         z = torch.randn(batch, n, columns, generator=generator, device=generator.device)
     else:
-        blocks = range(-(-n // ROWS))
-        z = torch.cat([torch.randn(ROWS, columns, generator=torch.Generator().manual_seed(i)) for i in blocks])[:n]
-        z = z.expand(batch, n, columns)
+        z = _fixed_start(n, columns).expand(batch, n, columns)
     z = z.to(like)
     return z if graph.mask is None else z * graph.mask[..., None]
+
+
+@torch.compiler.assume_constant_result
+def _fixed_start(n: int, columns: int) -> Tensor:
+    """Return the same Gaussian rows ``(n, columns)`` at every call; where torch records, they are a constant."""
+    with _disable_current_modes():
+        blocks = range(-(-n // ROWS))
+        return torch.cat([torch.randn(ROWS, columns, generator=torch.Generator().manual_seed(i)) for i in blocks])[:n]
 
 
 @dataclass(frozen=True)
@@ -132,7 +145,7 @@ def krylov_filter(
     signal, z = x, start_block(graph, settings.block_size, generator=generator)
     tokens = None if literal else equal_tokens(graph)
     mergeable = settings.merge_equal and graph.kind == "normalized" and not on_tape
-    merged = tokens is not None and mergeable and bool(tokens.repeated.any())
+    merged = tokens is not None and mergeable and (_checks.traced() or bool(tokens.repeated.any()))
     if tokens is not None and merged:
         x, z = tokens.mean(x), tokens.mean(z)
     if on_tape:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any, ClassVar, Self, TypeAlias, cast
@@ -128,14 +128,17 @@ class Operator(ABC):
         ...     L.products - before
         1
         """
-        return _Solve(self)
+        return nullcontext() if _checks.traced() else _Solve(self)
+
+    def _solve(self) -> _Solve | None:
+        """Return the innermost solve on this operator in this thread; torch records no context variables."""
+        solves = () if _checks.traced() else _running.get()
+        return next((solve for solve in reversed(solves) if solve.operator is self), None)
 
     def _counts(self) -> tuple[int, int]:
         """Return the products and passes that the innermost solve on this operator in this thread sees."""
-        for solve in reversed(_running.get()):
-            if solve.operator is self:
-                return solve.products, solve.passes
-        return self._products, self._passes
+        solve = self._solve()
+        return (self._products, self._passes) if solve is None else (solve.products, solve.passes)
 
     def counting_for(self, parent: Operator) -> Self:
         """Count every product with this operator as one with ``parent``, too, and return it.
@@ -151,12 +154,12 @@ class Operator(ABC):
             self._parent._add(products, passes)
 
     def _add_own(self, products: int, passes: int) -> None:
-        for solve in reversed(_running.get()):
-            if solve.operator is self:
-                solve.products += products
-                solve.passes += passes
-                return
-        with _lock:
+        solve = self._solve()
+        if solve is not None:
+            solve.products += products
+            solve.passes += passes
+            return
+        with nullcontext() if _checks.traced() else _lock:
             self._products += products
             self._passes += passes
 
