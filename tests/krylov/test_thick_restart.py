@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 import krylow as kl
@@ -114,3 +115,15 @@ def test_a_budget_that_ends_at_the_recheck_still_answers(budget):
     found = kl.subspace(L, 3, method="thick_restart", tol=1e-10, max_products=budget)
     assert found.products <= budget
     assert bool(torch.isfinite(found.basis).all())
+
+
+def test_copies_are_not_missed_in_float32_at_a_loose_tolerance():
+    """Residuals that a loose tolerance leaves of some vectors are larger than the distance of most frequencies."""
+    W = scipy.sparse.csr_array(scipy.sparse.block_diag([grid(47, 47).numpy(), scipy.sparse.csr_array((8, 8))]))
+    L = kl.laplacian(W).to(F32)
+    sub = kl.subspace(L, 19, method="thick_restart", tol=1e-2)
+    assert int((sub.ritz_values < 1e-3).sum()) == 9  # the grid, and eight nodes alone
+    assert str(sub.status) == "CONVERGED"
+    short = kl.subspace(L, 19, method="thick_restart", tol=1e-2, max_products=700)
+    assert int((short.ritz_values < 1e-3).sum()) < 9
+    assert str(short.status) != "CONVERGED"

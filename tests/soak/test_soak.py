@@ -23,6 +23,10 @@ FOUND = (
         *(70000087, "binary tree", 14980, "Pareto", "combinatorial", True, 0),
         *("float64", "sparse", "shift_invert", 5.213179211816428e-07, "any"),
     ),
+    Case(
+        *(70000047, "two expanders", 2478, "unit", "combinatorial", True, 0),
+        *("float64", "sparse", "multilevel", 1e-3, "gap"),
+    ),
 )
 
 
@@ -41,7 +45,7 @@ def test_no_answer_of_today_is_wrong():
 @pytest.mark.parametrize("case", FOUND, ids=lambda case: f"{case.method}-{case.seed}")
 def test_a_case_that_failed_once(case):
     row = solved(case)
-    assert row["outcome"] not in HARD, row
+    assert row["outcome"] not in (*HARD, "gap not seen"), row
 
 
 def test_every_case_follows_from_its_number_and_every_family_is_drawn():

@@ -54,7 +54,7 @@ def thick_restart(
     after ``max_products``. One Krylov sequence holds one vector of each eigenspace; so with ``recheck`` the answer is
     then tested: the guard vectors are dropped, a random block joins in, and the iteration goes on until the (k+1)-st
     pair has converged anew, to a residual well below its distance from the k-th. A missed copy of a repeated eigenvalue
-    comes up there.
+    comes up there. Where the products end before that, the residuals of guard vectors are infinite: they show no gap.
 
     Parameters
     ----------
@@ -88,22 +88,24 @@ def thick_restart(
                 raise
             return replace(latest, interrupted=True)
         if used == 0 and reference is not None:  # the products left do not pay for the recheck's wider block
-            return reference
+            return _untested(reference, k)
         left -= used
         ritz = latest = growth.ritz(max(keep, k + 1))
         if report is not None:
             report(float(ritz.estimate(k).max()))
-        if left < growth.next.shape[-1] or growth.exhausted:
+        if growth.exhausted:
             return ritz
+        if left < growth.next.shape[-1]:
+            return _untested(ritz, k) if settings.recheck and tol > 0 else ritz
         final = settled(scale, ritz.residuals[..., : k + 1])
         if tol == 0 or not bool(((ritz.estimate(k) <= tol) | final).all()):
             growth.restart(ritz, keep)
         elif not settings.recheck:
             return ritz
-        elif reference is None or _lower(ritz, reference, k):
+        elif reference is None or _lower(ritz, reference, k, growth.tiny):
             reference = ritz
             growth.restart(ritz, k, random=X.shape[-1])
-        elif bool((_found_anew(ritz, reference, k) | final).all()):
+        elif bool((_found_anew(ritz, reference, k) | final & _tied(ritz, scale, k)).all()):
             return ritz
         else:
             growth.restart(ritz, keep)
@@ -120,10 +122,26 @@ def block_lanczos(L: Operator, X: Tensor, steps: int) -> tuple[Tensor, Tensor, T
     return growth.V, growth.H, growth.residual
 
 
-def _lower(ritz: Ritz, reference: Ritz, k: int) -> bool:
-    """Return whether any of the k lowest values fell by more than its residual explains."""
-    slack = 2 * reference.residuals[..., :k].amax(-1, keepdim=True)
+def _lower(ritz: Ritz, reference: Ritz, k: int, rounding: Tensor) -> bool:
+    """Return whether any of the k lowest values fell by more than its own residual and ``rounding`` explain.
+
+    A copy that was missed moves all values beyond it up by one place: where a loose tolerance leaves the residuals of
+    some large, those of others still show it.
+    """
+    slack = 2 * reference.residuals[..., :k] + rounding
     return bool((ritz.theta[..., :k] < reference.theta[..., :k] - slack).any())
+
+
+def _tied(ritz: Ritz, scale: Tensor, k: int) -> Tensor:
+    """Return where the k-th and the next value are as near to each other as residuals that cannot fall further."""
+    return settled(scale, ritz.theta[..., k - 1 : k + 1].diff(dim=-1).nan_to_num(nan=0.0))  # NaN: both are missing
+
+
+def _untested(ritz: Ritz, k: int) -> Ritz:
+    """Return pairs of which the (k+1)-st bounds nothing: copies below it may have been missed."""
+    residuals = ritz.residuals.clone()
+    residuals[..., k:] = torch.inf
+    return replace(ritz, residuals=residuals)
 
 
 def _found_anew(ritz: Ritz, reference: Ritz, k: int) -> Tensor:

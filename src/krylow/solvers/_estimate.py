@@ -195,9 +195,12 @@ def judge_up_to(estimate: Estimate, mixing: Tensor, cutoff: float, tol: float) -
 def inseparable(estimate: Estimate, outcome: Outcome, k: int, tol: float) -> bool:
     """Return whether vectors are mixed although hardly anything of them is outside the block: there is no gap.
 
-    Where frequencies look well separated, it is guards that have not converged, and some more sweeps are worth it.
+    Where frequencies look well separated, it is guards that have not converged, and some more sweeps are worth it: many
+    while the next frequency may still fall by so much that no gap could show.
     """
     theta = estimate.theta
     near = float(theta[k] - theta[k - 1]) <= Stopping.near * float(theta[k] - theta[0])
+    if not near and cautious_floor(theta[k], estimate.delta[k]) <= float(theta[k - 1]):
+        return False
     least = Stopping.stagnant if near else Stopping.stagnant**2
     return outcome.well_defined < k and estimate.error(k) <= least * tol
