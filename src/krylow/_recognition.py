@@ -225,7 +225,7 @@ def check_laplacian(M: Any) -> None:
     """
     if isinstance(M, Tensor):
         M = M.detach()
-        if not _balanced(M):
+        if not _checks.traced() and not _balanced(M):
             M = M.cpu().numpy().reshape(-1, *M.shape[-2:])
             _check_sizes(M, M)
             _check_each(M, np.diagonal(M, axis1=-2, axis2=-1), M.sum(-1))

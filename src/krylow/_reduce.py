@@ -16,6 +16,8 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from krylow import _checks
+
 Value = TypeVar("Value")
 
 
@@ -43,6 +45,9 @@ _running: ContextVar[Reducer | None] = ContextVar("krylow_reducer", default=None
 @contextmanager
 def reducing(reducer: Reducer | None) -> Iterator[None]:
     """Inside, blocks hold this rank's rows, and sums over nodes are those over all ranks; None: on one machine."""
+    if _checks.traced():  # torch records no context variables, and nothing on several ranks
+        yield
+        return
     token = _running.set(reducer)
     try:
         yield
@@ -56,7 +61,7 @@ def summed(*parts: Tensor) -> list[Tensor]:
     >>> summed(torch.ones(2))
     [tensor([1., 1.])]
     """
-    reducer = _running.get()
+    reducer = None if _checks.traced() else _running.get()
     return list(parts) if reducer is None else reducer.sum(list(parts))
 
 

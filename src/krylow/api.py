@@ -134,7 +134,7 @@ def subspace(
         others |= {"max_products": max_products, "callback": callback, "prove": prove}
         return similar_subspace(L, k, cutoff, method, start, partial(subspace, **others))
     L, note = operator_and_note(L)
-    smallest = int(L.sizes.min())
+    smallest = least_nodes(L)
     k, cutoff = _checks.k_or_cutoff(k, cutoff, smallest)
     tol = _checks.positive(tol, "tol")
     generator = _generator(L, seed, generator)
@@ -166,6 +166,11 @@ def subspace(
     if prove is False:
         return found
     return proved(found, problem, ProofSettings() if prove is True else prove)
+
+
+def least_nodes(L: Operator) -> int:
+    """Return how many nodes the smallest graph has; only where some are padded is a value looked at."""
+    return L.n if L.mask is None else int(L.sizes.min())
 
 
 def _shared(
@@ -273,7 +278,7 @@ def lowpass(
     if on_signal and not isinstance(L, DistributedOperator):
         if prove is not False:
             raise InputError(f"prove is for methods that find a subspace, got method={method!r}.")
-        k, cutoff = _checks.k_or_cutoff(k, cutoff, int(L.sizes.min()))
+        k, cutoff = _checks.k_or_cutoff(k, cutoff, least_nodes(L))
         steps = 50 if m is None else _checks.count(m, "m")
         column = signal if signal.ndim > 1 else signal[:, None]
         if method == "lanczos_signal":

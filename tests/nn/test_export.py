@@ -74,6 +74,50 @@ def test_attention_compiles_without_graph_breaks(filter):
         torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-10)
 
 
+def graph(seed=0, batch=2, n=9):
+    W = torch.rand(batch, n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    W = (W + W.mT).tril(-1)
+    return (kl.laplacian(W + W.mT)).to_dense()
+
+
+NETWORKS = {
+    "unrolled": kl.nn.UnrolledLanczos(2, 5, init=0.1).double(),
+    "roots": kl.nn.UnrolledLanczos(2, 4, kl.nn.RootProbe(3), init=0.0, reorthogonalize=True).double(),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_compiles_without_graph_breaks(name):
+    net, L, x = NETWORKS[name], graph().requires_grad_(), torch.eye(9, 3, dtype=torch.float64)
+
+    def filtered(matrix):
+        sub = net(matrix)
+        return sub.project(x), sub.products
+
+    y, products = filtered(L)
+    found, counted = torch.compile(filtered, backend="eager", fullgraph=True)(L)
+    assert counted == products
+    torch.testing.assert_close(found, y, rtol=0, atol=1e-10)
+    wanted, got = (torch.autograd.grad(out.square().sum(), L)[0] for out in (y, found))
+    torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("kept", [{"k": 2}, {"cutoff": 4.0}], ids=["k", "cutoff"])
+def test_the_dense_path_of_lowpass_compiles_without_graph_breaks(kept):
+    layer, L = kl.nn.LowPass(**kept), graph().requires_grad_()
+    x = torch.randn(2, 9, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    y, found = layer(x, L), torch.compile(layer, backend="eager", fullgraph=True)(x, L)
+    torch.testing.assert_close(found, y, rtol=0, atol=1e-10)
+    wanted, got = (torch.autograd.grad(out.square().sum(), (x, L)) for out in (y, found))
+    torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-10)
+
+
+def test_a_layer_compiles_beside_an_operator_made_before():
+    layer, L, x = kl.nn.LowPass(2), kl.laplacian(torch.ones(5, 5) - torch.eye(5)), torch.randn(5, 2)
+    compiled = torch.compile(lambda signal: layer(signal, L), backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), layer(x, L))
+
+
 @pytest.mark.slow
 def test_attention_compiles_to_machine_code():
     net, x = attention(), tokens(3, 0)

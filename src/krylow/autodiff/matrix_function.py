@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from krylow import _checks
 from krylow.linalg.eigh import eigh
 
 
@@ -41,6 +42,8 @@ def apply_bank(S: Tensor, f: Callable[[Tensor], Tensor], b: Tensor) -> Tensor:
 
 def slopes(f: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:
     """Return the derivatives of elementwise functions, ``(*batch, m, filters)``: those of torch, else differences."""
+    if _checks.traced():  # where no backward pass may be recorded
+        return torch.func.jvp(f, (theta,), (torch.ones_like(theta),))[1].detach().nan_to_num(0.0, 0.0, 0.0)
     with torch.enable_grad():
         point = theta.detach().clone().requires_grad_()
         values = f(point)

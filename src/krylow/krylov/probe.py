@@ -15,6 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from krylow import _checks
 from krylow.autodiff.matrix_function import apply_function
 from krylow.krylov.cg import conjugate_gradients, conjugate_gradients_with
 from krylow.krylov.lanczos import lanczos, tridiagonal
@@ -33,7 +34,7 @@ def unit_interval(L: Operator) -> Operator:
     shift = low[..., None, None]
 
     def multiply(X: Tensor) -> Tensor:
-        Y = L @ X
+        Y = L.__matmul__(X)  # torch.compile knows no @ of other classes
         return (Y if L.psd else Y - shift * X) / width
 
     return function_of(L, multiply, (0.0, 1.0), psd=True)
@@ -64,8 +65,8 @@ def polynomial_product(L: Operator, a: Tensor, X: Tensor) -> Tensor:
     """
     Y = a[..., -1, None, None] * X
     for t in range(a.shape[-1] - 2, -1, -1):
-        Y = L @ Y + a[..., t, None, None] * X
-    return L @ Y + X
+        Y = L.__matmul__(Y) + a[..., t, None, None] * X
+    return L.__matmul__(Y) + X
 
 
 def response(a: Tensor, power: int) -> Callable[[Tensor], Tensor]:
@@ -199,7 +200,7 @@ def power_of_two(L: Operator) -> Tensor | None:
     """
     norm, limits = L.norm_bound(), torch.finfo(L.dtype)
     outside = ((norm < limits.tiny**0.25) & (norm > 0)) | (norm > limits.max**0.25)
-    if not bool(outside.any()):
+    if not _checks.traced() and not bool(outside.any()):
         return None
     largest = math.floor(math.log2(limits.max)) - 1
     exponent = torch.where(norm > 0, norm, torch.ones_like(norm)).log2().round().clamp(-largest, largest)
@@ -209,4 +210,4 @@ def power_of_two(L: Operator) -> Tensor | None:
 def rescaled(L: Operator, factor: Tensor) -> Operator:
     """Return L times ``factor`` ``(*batch,)``; its products count as those of L."""
     low, high = L.gershgorin()
-    return function_of(L, lambda X: factor[..., None, None] * (L @ X), (factor * low, factor * high), psd=L.psd)
+    return function_of(L, lambda X: factor[..., None, None] * L.__matmul__(X), (factor * low, factor * high), psd=L.psd)

@@ -325,7 +325,7 @@ def _extended(L: Operator, V: Tensor, T: Tensor, f: Tensor, m: int, tiny: Tensor
         alive = beta > tiny
         v = torch.where(alive, f / torch.where(alive, beta, torch.ones_like(beta)), torch.zeros_like(f))
         V = torch.cat([V, v], dim=-1)
-        f = L @ v
+        f = L.__matmul__(v)
         alpha = (v * f).sum(-2, keepdim=True)
         for _ in range(2):
             f = f - V @ (V.mT @ f)

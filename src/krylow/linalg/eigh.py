@@ -115,7 +115,7 @@ def lowest_eigenpairs(S: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """
     S = S.detach()
     m, count = S.shape[-1], S[..., 0, 0].numel()
-    if S.device.type == "cpu" and S.dtype in (torch.float32, torch.float64):
+    if not _checks.traced() and S.device.type == "cpu" and S.dtype in (torch.float32, torch.float64):
         if count >= limits.batch and limits.smallest <= m <= limits.largest and k <= limits.share * m:
             return partial_eigh(S, k)
         if m >= limits.lapack_smallest and k <= limits.lapack_share * m:

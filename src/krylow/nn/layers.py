@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from krylow import _checks
 from krylow._checks import InputError
 from krylow._response import Function, Response, Several, response_of
-from krylow.api import lowpass
+from krylow.api import least_nodes, lowpass
 from krylow.choose import LIMITS
 from krylow.filtering import filter
 from krylow.graph import KINDS, batched_laplacian, laplacian
@@ -131,7 +131,7 @@ class LowPass(_GraphFilter):
 
     def _filtered(self, L: Any, x: Tensor) -> Tensor:
         k = self.k
-        if k is not None and isinstance(L, Operator) and k > (smallest := int(L.sizes.min())):
+        if k is not None and isinstance(L, Operator) and k > (smallest := least_nodes(L)):
             if not L.batch_shape:
                 k = smallest
             else:

@@ -241,7 +241,7 @@ class RootProbe(Probe):
         inverse = 1 / self.shifts(L)
         v = z
         for i in range(self.count):
-            v = v - inverse[..., i, None, None] * (L @ v)
+            v = v - inverse[..., i, None, None] * L.__matmul__(v)
             if i % NORMALIZE_EVERY == NORMALIZE_EVERY - 1 or i == self.count - 1:
                 size = torch.linalg.vector_norm(v, dim=-2, keepdim=True)
                 v = v / torch.where(size > 0, size, torch.ones_like(size))

@@ -26,10 +26,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.utils._python_dispatch import _disable_current_modes
 
 from krylow import _checks
 from krylow._checks import InputError
+from krylow._random import fixed
 from krylow.autodiff.projector import lowest_eigenspace, orthonormalize
 from krylow.density import COUNT_PROBES, estimated_cutoff
 from krylow.expansion import chebyshev_lowpass
@@ -81,17 +81,9 @@ def start_block(graph: TokenGraph, columns: int, *, generator: torch.Generator |
             )
         z = torch.randn(batch, n, columns, generator=generator, device=generator.device)
     else:
-        z = _fixed_start(n, columns).expand(batch, n, columns)
+        z = torch.cat([fixed((ROWS, columns), block) for block in range(-(-n // ROWS))])[:n].expand(batch, n, columns)
     z = z.to(like)
     return z if graph.mask is None else z * graph.mask[..., None]
-
-
-@torch.compiler.assume_constant_result
-def _fixed_start(n: int, columns: int) -> Tensor:
-    """Return the same Gaussian rows ``(n, columns)`` at every call; where torch records, they are a constant."""
-    with _disable_current_modes():
-        blocks = range(-(-n // ROWS))
-        return torch.cat([torch.randn(ROWS, columns, generator=torch.Generator().manual_seed(i)) for i in blocks])[:n]
 
 
 @dataclass(frozen=True)

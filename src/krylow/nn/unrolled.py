@@ -208,7 +208,7 @@ class UnrolledLanczos(nn.Module):
 
 
 def _shifted(L: Any) -> str:
-    low = float(L.gershgorin()[0].detach().min())
+    low = 0.0 if _checks.traced() else float(L.gershgorin()[0].detach().min())
     return f"; L may be indefinite, so the probe shifted it by {-low:.3g} (Gershgorin)" if low < 0 else ""
 
 
