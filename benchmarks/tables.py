@@ -67,6 +67,24 @@ def proofs() -> str:
     return "\n".join([*lines, "", *sources])
 
 
+def warm_start() -> str:
+    """Products from nothing and from the answer before a change, and in brackets how many times fewer."""
+    folder = ROOT / "results" / "warm-start"
+    (record,) = find(folder, kind="warm-start")
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for case, row in record.results.items():
+        graph, size, method = case.split()
+        ratio = row["cold"] / row["warm"]
+        shown = f"({ratio:.1f})" if ratio >= 3 else f"**({ratio:.1f})**"
+        cells = rows.setdefault((graph, f"{int(size[2:]):,} | {row['k']}"), {})
+        cells[method] = f"{row['cold']:,}, {row['warm']:,} {shown}"
+    methods = list(dict.fromkeys(method for row in rows.values() for method in row))
+    lines = ["| graph | nodes | k | " + " | ".join(methods) + " |", "| --- | --- | --- |" + " --- |" * len(methods)]
+    for (graph, size), row in rows.items():
+        lines.append(f"| {graph} | {size} | " + " | ".join(row.get(method, "") for method in methods) + " |")
+    return "\n".join([*lines, "", source(record, folder)])
+
+
 def large_choice() -> str:
     """The graphs that the thresholds were not fitted on, one seed of each, and what auto loses on all."""
     (record,) = find(ROOT / "results" / "large-choice", kind="large-choice")
@@ -233,6 +251,7 @@ if __name__ == "__main__":
     fill(ROOT / "docs" / "tasks.md", "tasks", tasks())
     fill(ROOT / "docs" / "choosing-a-method.md", "batch", batch())
     fill(ROOT / "docs" / "large-graphs.md", "proofs", proofs())
+    fill(ROOT / "docs" / "large-graphs.md", "warm start", warm_start())
     fill(ROOT / "docs" / "large-graphs.md", "large", large(peers=True))
     draw(find(ROOT / "results" / "large", kind="large")[0], ROOT / "docs" / "pictures" / "large.svg")
     fill(ROOT / "docs" / "filters.md", "filters", filters())
