@@ -27,6 +27,10 @@ FOUND = (
         *(70000047, "two expanders", 2478, "unit", "combinatorial", True, 0),
         *("float64", "sparse", "multilevel", 1e-3, "gap"),
     ),
+    Case(
+        *(20262051, "circulant", 4000, "unit", "combinatorial", False, 0),
+        *("float64", "sparse", "thick_restart", 0.001099593905979273, "tie"),
+    ),
 )
 
 

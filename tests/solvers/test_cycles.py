@@ -3,11 +3,15 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import scipy.linalg
 import torch
 
+import krylow as kl
 from krylow.graph import as_operator
 from krylow.metrics import subspace_error
+from krylow.operators import Operator
 from krylow.solvers._aggregation import aggregate
 from krylow.solvers._block import Block
 from krylow.solvers._coarse import CoarseGraph, solve_coarsest
@@ -15,6 +19,7 @@ from krylow.solvers._cycles import CycleSettings, TwoGrid
 from krylow.solvers._filter import Precision
 from krylow.solvers.chebyshev import Goal
 from krylow_lab.large import graphs, reference
+from soak.families import FAMILIES, reweighted
 
 K, WIDTH = 11, 16
 SETTINGS = CycleSettings()
@@ -121,3 +126,22 @@ def test_residuals_of_the_ritz_vectors_are_measured(problem, dtype, tol):
     X = found.block.X.double() @ measured.C
     true = torch.linalg.vector_norm(problem[0] @ X - X * estimate.theta, dim=0)
     torch.testing.assert_close(estimate.residuals, true, rtol=1e-2, atol=1e-5)
+
+
+def _spread_tree() -> tuple[Operator, np.ndarray]:
+    """Return the normalized Laplacian of a deep tree, and its lowest eigenvectors."""
+    rng = np.random.default_rng([43, 9])
+    W = reweighted(FAMILIES["deep tree"](int(rng.integers(2200, 2800)), rng), "lognormal", rng)
+    L = kl.laplacian(W, "normalized")
+    return L, scipy.linalg.eigh(L.to_scipy().toarray(), subset_by_index=[0, 25])[1]
+
+
+def test_what_cycles_hardly_change_is_in_the_bound():
+    """On trees a cycle leaves much of components between the coarse graph's frequencies and the smoother's."""
+    L, U = _spread_tree()
+    for k in (2, 3, 5, 8):
+        for tol in (1e-2, 1e-3):
+            sub = kl.subspace(L, k, method="multilevel", tol=tol)
+            if str(sub.status) == "CONVERGED":
+                missed = U[:, :k] - sub.basis.numpy() @ (sub.basis.numpy().T @ U[:, :k])
+                assert np.square(missed).sum() / k <= float(sub.error_bound) + 1e-12, (k, tol)

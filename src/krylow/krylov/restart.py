@@ -86,27 +86,27 @@ def thick_restart(
         except KeyboardInterrupt:
             if latest is None:
                 raise
-            return replace(latest, interrupted=True)
+            return growth.answer(replace(latest, interrupted=True))
         if used == 0 and reference is not None:  # the products left do not pay for the recheck's wider block
-            return _untested(reference, k)
+            return growth.answer(_untested(reference, k))
         left -= used
         ritz = latest = growth.ritz(max(keep, k + 1))
         if report is not None:
             report(float(ritz.estimate(k).max()))
         if growth.exhausted:
-            return ritz
+            return growth.answer(ritz)
         if left < growth.next.shape[-1]:
-            return _untested(ritz, k) if settings.recheck and tol > 0 else ritz
+            return growth.answer(_untested(ritz, k) if settings.recheck and tol > 0 else ritz)
         final = settled(scale, ritz.residuals[..., : k + 1])
         if tol == 0 or not bool(((ritz.estimate(k) <= tol) | final).all()):
             growth.restart(ritz, keep)
         elif not settings.recheck:
-            return ritz
+            return growth.answer(ritz)
         elif reference is None or _lower(ritz, reference, k, growth.tiny):
             reference = ritz
             growth.restart(ritz, k, random=X.shape[-1])
         elif bool((_found_anew(ritz, reference, k) | final & _tied(ritz, scale, k)).all()):
-            return ritz
+            return growth.answer(ritz)
         else:
             growth.restart(ritz, keep)
 
@@ -221,6 +221,10 @@ class _Growth:
         theta, Y = theta[..., :count], Y[..., :count]
         residuals = torch.linalg.vector_norm(self.coupling @ Y[..., self.width - block :, :], dim=-2)
         return Ritz(theta, self.V @ Y, residuals.masked_fill(theta.isinf(), 0.0))
+
+    def answer(self, ritz: Ritz) -> Ritz:
+        """Return pairs with what rotations since the last polish have added to their deviation removed."""
+        return replace(ritz, X=polished(ritz.X)) if self.rotations else ritz
 
     def restart(self, ritz: Ritz, keep: int, *, random: int = 0) -> None:
         """Compress to the ``keep`` lowest Ritz vectors; ``random`` columns join the block that continues the basis."""

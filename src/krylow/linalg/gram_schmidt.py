@@ -6,14 +6,17 @@ import torch
 from torch import Tensor
 
 from krylow import _checks, _native
+from krylow.linalg.row_blocks import gram
 
 
 def polished(X: Tensor) -> Tensor:
     r"""Return nearly orthonormal columns, or zero ones, orthonormal to rounding: $X (3 I - X^\top X) / 2$.
 
-    A step of Newton and Schulz for the nearest orthonormal columns: a deviation d becomes one of order $d^2$.
+    A step of Newton and Schulz for the nearest orthonormal columns: a deviation d becomes one of order $d^2$. Sums over
+    the nodes are made by blocks, since those of many equal numbers, as of a null vector, would be off by as many eps.
     """
-    return 1.5 * X - 0.5 * (X @ (X.mT @ X))
+    inner = gram(X, X).to(X.dtype) if X.ndim == 2 else X.mT @ X
+    return 1.5 * X - 0.5 * (X @ inner)
 
 
 def outside(Z: Tensor, V: Tensor, *, least: float = 0.1) -> Tensor:
