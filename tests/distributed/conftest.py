@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+collect_ignore = ["programs"]  # run by ranks, not imported
 TIMEOUT = 900  # the machine may be shared
 MISSING = [name for name in ("petsc4py", "mpi4py") if importlib.util.find_spec(name) is None]
 MISSING += [] if shutil.which("mpiexec") else ["mpiexec"]

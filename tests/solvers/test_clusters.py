@@ -24,6 +24,7 @@ def islands(side=40, heavy=1e3, light=1e-2):
 
 
 def heavy_clusters(L, frequency):
+    """The graphs of clusters, the fewest clusters first."""
     return clusters(L, torch.ones(L.n, dtype=torch.float64), frequency, 12, heavy=20.0, least=10)
 
 
@@ -33,7 +34,7 @@ def test_they_are_nearly_those_of_the_whole_graph(way, monkeypatch):
         monkeypatch.setattr(_clusters, "solve_coarsest", lambda *asked: None)
     L = kl.laplacian(islands())
     lam, U = lowest(L.to_dense(), 8)
-    level = heavy_clusters(L, float(lam[7]))
+    level = heavy_clusters(L, float(lam[7]))[0]
     V = lowest_of_clusters(level.coarse, 8, 12, 1e-6)
     assert V.shape == (level.coarse.n, 12)
     assert 120 <= level.coarse.n < L.n
@@ -44,7 +45,8 @@ def test_they_are_nearly_those_of_the_whole_graph(way, monkeypatch):
 def test_light_edges_are_left_though_they_are_heavy_beside_the_frequency():
     """At 20 times so low a frequency all edges are heavy: only heavier ones leave anything."""
     L = kl.laplacian(islands())
-    level = heavy_clusters(L, 1e-4)
+    fewest, level = heavy_clusters(L, 1e-4)
+    assert fewest.coarse.n < level.coarse.n
     land = np.bincount(level.labels)
     assert land.max() > 50
     assert (land == 1).sum() > 120
@@ -52,14 +54,14 @@ def test_light_edges_are_left_though_they_are_heavy_beside_the_frequency():
 
 def test_graphs_without_heavy_edges_have_none():
     L = kl.laplacian(islands(heavy=1.0, light=1.0))
-    assert heavy_clusters(L, 0.1) is None
+    assert heavy_clusters(L, 0.1) == []
 
 
 def test_no_frequency_at_all_contracts_nothing_for_ever():
     L = kl.laplacian(islands(heavy=1.0, light=1.0))
-    assert heavy_clusters(L, 0.0) is None
+    assert heavy_clusters(L, 0.0) == []
     empty = kl.laplacian(sp.csr_array((30, 30)))
-    assert heavy_clusters(empty, 0.0) is None
+    assert heavy_clusters(empty, 0.0) == []
 
 
 def test_an_interruption_ends_the_search_with_what_it_has(monkeypatch):

@@ -66,7 +66,7 @@ def clusters(
     while level is not None and level.coarse.n < min(least * count, L.n / 2):
         weight *= 4
         level = contracted(L, u, weight)
-    return [one for one in dict.fromkeys((first, level)) if one is not None]
+    return [one for one in dict.fromkeys((first, level)) if one is not None and one.coarse.n > 1]
 
 
 def lowest_of_clusters(C: SparseOperator, k: int, count: int, tol: float) -> Tensor:
