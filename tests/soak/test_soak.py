@@ -31,6 +31,10 @@ FOUND = (
         *(20262051, "circulant", 4000, "unit", "combinatorial", False, 0),
         *("float64", "sparse", "thick_restart", 0.001099593905979273, "tie"),
     ),
+    Case(
+        *(20263013, "star", 799, "unit", "combinatorial", False, 0),
+        *("float64", "sparse", "exact", 0.0019259389172837857, "any"),
+    ),
 )
 
 
