@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,9 @@ def main() -> int:
     rows = [json.loads(line) for line in whole]
     done = {row["seed"] for row in rows}
     started, begin = datetime.now(UTC), time.perf_counter()
-    following = (seed for seed in count(args.seed) if seed not in done and time.perf_counter() - begin < args.seconds)
+    following = takewhile(
+        lambda _: time.perf_counter() - begin < args.seconds, (seed for seed in count(args.seed) if seed not in done)
+    )
     with log.open("a") as out:
         for row in watched(run, following, args.workers):
             rows.append(asdict(draw(row["seed"])) | row)
