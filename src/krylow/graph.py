@@ -19,7 +19,6 @@ What each one means is on the page :doc:`/laplacians`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,10 +40,10 @@ from krylow._recognition import (
 )
 from krylow.operators import (
     DenseOperator,
-    FunctionOperator,
     Operator,
     SparseOperator,
 )
+from krylow.operators.function import from_linear_operator
 from krylow.operators.similar import refuse_similar
 
 #: The real symmetric Laplacians, and those that are similar to one.
@@ -182,7 +181,7 @@ def operator_and_note(L: Any) -> tuple[Operator, str]:
     if isinstance(L, Operator):
         return L, ""
     if isinstance(L, scipy.sparse.linalg.LinearOperator):
-        return _from_linear_operator(L), ""
+        return from_linear_operator(L), ""
     if is_graph(L):
         adjacency = read(L, None)
         return _of_adjacency(adjacency, None), f"the {_default_kind([adjacency])} Laplacian of {name_of(L)}"
@@ -241,32 +240,6 @@ def _mask(sizes: list[int], device: torch.device) -> Tensor | None:
     """Return which nodes of a padded batch are real, None where all are."""
     n = torch.tensor(sizes, device=device)
     return None if min(sizes) == max(sizes) else torch.arange(max(sizes), device=device) < n[:, None]
-
-
-def _from_linear_operator(L: Any) -> Operator:
-    if L.shape[0] != L.shape[1]:
-        raise InputError(f"L must be square, got a LinearOperator of shape {L.shape}.")
-    if L.dtype is not None and L.dtype.kind == "c":
-        raise InputError(f"L must be real, got a LinearOperator of dtype {L.dtype}: pass its real part.")
-    dtype = torch.float32 if L.dtype == np.float32 else torch.float64
-
-    def multiply(X: Tensor) -> Tensor:
-        return torch.from_numpy(np.asarray(L.matmat(X.numpy()))).to(dtype)
-
-    return FunctionOperator(lambda X: _OfNumpy.apply(X, multiply), L.shape[0], dtype=dtype)
-
-
-class _OfNumpy(torch.autograd.Function):
-    """A product by numpy with a symmetric matrix, which passes gradients on by another."""
-
-    @staticmethod
-    def forward(ctx: Any, X: Tensor, multiply: Callable[[Tensor], Tensor]) -> Tensor:
-        ctx.multiply = multiply
-        return multiply(X.detach())
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return _OfNumpy.apply(gradients[0], ctx.multiply), None
 
 
 def _operator(L: Any, *, psd: bool = False, null_vector: Tensor | None = None) -> SparseOperator:

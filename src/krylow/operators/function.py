@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from krylow._checks import InputError
 from krylow.operators.base import Operator
 
 
@@ -100,3 +103,30 @@ class FunctionOperator(Operator):
         residual = (LV @ Y - (V @ Y) * theta[..., None, :]).norm(dim=-2)
         low, high = theta[..., 0] - residual[..., 0], theta[..., -1] + residual[..., -1]
         return (low.clamp(min=0) if self.psd else low), high
+
+
+def from_linear_operator(L: Any) -> FunctionOperator:
+    """Return a ``scipy.sparse.linalg.LinearOperator`` as an operator, through which gradients pass."""
+    if L.shape[0] != L.shape[1]:
+        raise InputError(f"L must be square, got a LinearOperator of shape {L.shape}.")
+    if L.dtype is not None and L.dtype.kind == "c":
+        raise InputError(f"L must be real, got a LinearOperator of dtype {L.dtype}: pass its real part.")
+    dtype = torch.float32 if L.dtype == np.float32 else torch.float64
+
+    def multiply(X: Tensor) -> Tensor:
+        return torch.from_numpy(np.asarray(L.matmat(X.numpy()))).to(dtype)
+
+    return FunctionOperator(lambda X: _OfNumpy.apply(X, multiply), L.shape[0], dtype=dtype)
+
+
+class _OfNumpy(torch.autograd.Function):
+    """A product by numpy with a symmetric matrix, which passes gradients on by another."""
+
+    @staticmethod
+    def forward(ctx: Any, X: Tensor, multiply: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.multiply = multiply
+        return multiply(X.detach())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return _OfNumpy.apply(gradients[0], ctx.multiply), None

@@ -98,8 +98,7 @@ class Davidson(Solver):
     clusters: float = 40.0
 
     def _width(self, problem: Problem) -> int:
-        k = problem.k
-        few = k <= 10 or problem.profile.contrast > 20
+        k, few = problem.k, problem.k <= 10 or problem.profile.contrast > 20
         return width_of_block(problem, self.block, guards=max(6 if few else min(6, k // 3), k // 4), line=8)
 
     def describe(self, problem: Problem) -> str:
@@ -398,5 +397,4 @@ class Search(RitzBlock):
         block = Block(self.A, self.X, 0.0, null=self.null)
         block.estimate = replace(block.estimate, theta=self.theta, delta=self.delta)
         pairs = conclude(self.A, block, k, outcome, 0.0)
-        settled = outcome.settled and k > self.known
-        return beyond_rounding(pairs, self.theta, k, self.known) if settled else pairs
+        return beyond_rounding(pairs, self.theta, k, self.known) if outcome.settled and k > self.known else pairs
