@@ -3,6 +3,7 @@
 import datetime
 import gzip
 import io
+import struct
 from pathlib import Path
 
 import hypothesis
@@ -133,6 +134,14 @@ def test_an_element_of_no_type_in_a_matlab_file(tmp_path):
     place = content.index((5).to_bytes(4, "little") + (44).to_bytes(4, "little"))  # the indices of 11 rows
     content[place] = 0
     assert files.judge("mat", bytes(content), tmp_path) == "refused"
+
+
+def test_an_archive_that_says_it_spans_two_disks(tmp_path):
+    """Python's zipfile raises where it is asked if that is an archive."""
+    whole = files.formats()["pt"].contents[0]
+    end = whole.rindex(b"PK\5\6")
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, end, 2)
+    assert files.judge("pt", whole[:end] + locator + whole[end:], tmp_path) in FINE
 
 
 def test_a_number_of_nodes_that_is_none(tmp_path):

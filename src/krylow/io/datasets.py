@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,10 @@ from krylow.io.files import Limit, archive_size, attempt, decode, limit_of, load
 from krylow.io.matrices import ROW_BYTES, edge_index, read_sparse, whole_rows
 from krylow.io.networks import library
 from krylow.io.text import Edges, parse_edge_list
+
+
+#: How a zip archive begins; torch, too, tells its formats apart by these bytes.
+ZIP = b"PK\3\4"
 
 
 def read_npz(content: bytes, limit: Limit, columns: Columns) -> Any:
@@ -45,7 +48,7 @@ def _pyg(content: bytes, limit: Limit, columns: Columns) -> Any:
     import torch
 
     what = limit.what
-    if not zipfile.is_zipfile(io.BytesIO(content)):
+    if not content.startswith(ZIP):
         raise InputError(f"{what} must be a file as torch.save of torch 1.6 and later makes it, got another.")
     if not hasattr(torch.serialization, "safe_globals"):
         raise InputError(f"{what} needs torch 2.5 or later, got {torch.__version__}.")
