@@ -235,6 +235,13 @@ def _whole(value: Any) -> bool:
         return False
 
 
+def flag(value: Any, what: str) -> bool:
+    """Return a truth value, Python's or numpy's; anything else is refused, as a tensor may have several."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{what} must be True or False, got {value!r}.")
+    return bool(value)
+
+
 def choice(value: Any, options: tuple[str, ...], what: str) -> str:
     """Check that ``value`` is one of ``options``."""
     if not isinstance(value, str) or value not in options:

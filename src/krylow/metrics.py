@@ -25,7 +25,7 @@ def subspace_error(U_hat: Tensor, U: Tensor, *, squared: bool = True) -> Tensor:
     """
     _same_space(U_hat, U)
     missed = U - U_hat @ (U_hat.mT @ U)
-    if not squared:
+    if not _checks.flag(squared, "squared"):
         return torch.linalg.matrix_norm(missed)
     return missed.square().sum(dim=(-2, -1)) / U.shape[-1]
 

@@ -17,7 +17,6 @@ from krylow.io.matrices import ROW_BYTES, edge_index, read_sparse, whole_rows
 from krylow.io.networks import library
 from krylow.io.text import Edges, parse_edge_list
 
-
 #: How a zip archive begins; torch, too, tells its formats apart by these bytes.
 ZIP = b"PK\3\4"
 

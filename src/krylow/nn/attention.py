@@ -142,18 +142,18 @@ class LowPassAttention(nn.Module):
         self.block_size = _checks.count(block_size, "block_size")
         self.band = self._checked_band(k, cutoff)
         self.batch_first = batch_first
-        self.graph_per_head = graph_per_head
+        self.graph_per_head = _checks.flag(graph_per_head, "graph_per_head")
         self.probe = probe
         self.probe_steps = _checks.count(probe_steps, "probe_steps", 0)
-        self.merge_equal = merge_equal
+        self.merge_equal = _checks.flag(merge_equal, "merge_equal")
         self.literal = self._checked_literal(literal)
         self.gradient = self._checked_gradient(gradient)
         # Not "graph": an exported program has an attribute of that name.
         self.graph_learning = GraphLearning(
             embed_dim, feature_dim, num_graphs=num_heads if graph_per_head else 1, kind=kind, distance=distance
         )
-        self.value = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.out = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.value = nn.Linear(embed_dim, embed_dim, bias=_checks.flag(bias, "bias"))
+        self.out = nn.Linear(embed_dim, embed_dim, bias=_checks.flag(bias, "bias"))
         if self.filter == "unrolled":
             self.upsilon1 = nn.Parameter(torch.full((self.m,), float(init)))
             self.upsilon2 = nn.Parameter(torch.full((self.m,), float(init)))
@@ -267,9 +267,9 @@ class LowPassAttention(nn.Module):
         return gradient
 
     def _checked_literal(self, literal: bool) -> bool:
-        if literal and self.filter not in ("unrolled", "lanczos"):
+        if _checks.flag(literal, "literal") and self.filter not in ("unrolled", "lanczos"):
             raise InputError(f"literal=True is for 'unrolled' and 'lanczos', got filter={self.filter!r}: leave it out.")
-        return bool(literal)
+        return literal
 
     def _check_shapes(self, x: Tensor, features: Tensor) -> None:
         _checks.tensor(x, "tokens", floating=False)

@@ -96,7 +96,7 @@ class InversePolynomialProbe(Probe):
         self.power = _checks.count(power, "power", 1, MOST)
         self.cg_steps = _checks.count(cg_steps, "cg_steps", 1, MOST)
         self.solver = _checks.choice(solver, ("krylov", "cg", "learned_cg"), "solver")
-        self.scaled = bool(scaled)
+        self.scaled = _checks.flag(scaled, "scaled")
         self.scale_invariant = self.scaled
         if self.solver == "learned_cg":
             self.b = nn.Parameter(torch.zeros(self.power, self.degree))

@@ -115,8 +115,8 @@ class UnrolledLanczos(nn.Module):
         init = float(FIRST_UPSILON[gammas] if init is None else init)
         self.upsilon1 = nn.Parameter(torch.full((self.m,), init))
         self.upsilon2 = nn.Parameter(torch.full((self.m,), init if gammas == "square" else -init))
-        self.reorthogonalize = bool(reorthogonalize)
-        self.literal = bool(literal)
+        self.reorthogonalize = _checks.flag(reorthogonalize, "reorthogonalize")
+        self.literal = _checks.flag(literal, "literal")
 
     @property
     def gamma1(self) -> Tensor:

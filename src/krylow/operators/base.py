@@ -91,9 +91,7 @@ class Operator(ABC):
         self.dtype = dtype
         self.device = device
         self.mask = mask
-        if not isinstance(psd, (bool, np.bool_)):
-            raise InputError(f"psd must be True or False, got {psd!r}.")
-        self.psd = bool(psd)
+        self.psd = _checks.flag(psd, "psd")
         self._products = 0
         self._passes = 0
         self._parent: Operator | None = None

@@ -132,7 +132,7 @@ class _Scaled(Bank):
     def __init__(self, filters: int, lmax: float | None, least: int, *, adapted: bool = False) -> None:
         self.filters = _checks.count(filters, "filters", least)
         self.lmax: Any = None if lmax is None else _checks.positive(lmax, "lmax")
-        self.adapted = adapted
+        self.adapted = _checks.flag(adapted, "adapted")
         self.density: SpectralDensity | None = None
 
     def on(self, L: Operator) -> Self:
@@ -207,7 +207,7 @@ class MexicanHat(_Scaled):
     ) -> None:
         super().__init__(filters, lmax, 2, adapted=adapted)
         self.lpfactor = _checks.positive(lpfactor, "lpfactor")
-        self.scales, self.normalize = _scales(scales, self.filters), normalize
+        self.scales, self.normalize = _scales(scales, self.filters), _checks.flag(normalize, "normalize")
 
     def _values(self, lam: Tensor, lmax: Tensor) -> Tensor:
         lmin = lmax / self.lpfactor
