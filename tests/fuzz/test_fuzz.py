@@ -98,6 +98,7 @@ def test_a_network_keeps_at_most_as_many_frequencies_as_it_has_steps():
         lambda: kl.laplacian(({1}, torch.ones(1))),
         lambda: kl.laplacian(torch.zeros(2, 2).bfloat16()),
         lambda: kl.data.split_family("x", 3),
+        lambda: kl.data.sbm(2, 6, p_out=torch.tensor([1, 2])),
         lambda: kl.data.load_family("sbm", seed=float("nan")),
         lambda: kl.data.connected_subgraphs([np.ones((2, 2))], 1, dtype=0),
         lambda: UnrolledLanczos(2, 4, probe=1),

@@ -246,7 +246,7 @@ def sbm(
     num_graphs = _checks.count(num_graphs, "num_graphs")
     labels = sbm_labels(n, communities)
     for what, p in (("p_in", p_in), ("p_out", p_out)):
-        if not 0 <= p <= 1:
+        if not 0 <= _checks.number(p, what, "a probability, between 0 and 1") <= 1:
             raise InputError(f"{what} must be a probability, between 0 and 1, got {p!r}.")
     dtype = _checks.dtype(dtype)
     generator = _seeded(generator)
