@@ -254,6 +254,36 @@ def test_a_driver_that_is_killed_loses_nothing(tmp_path, kills):
     assert not [file for file in out.iterdir() if file.name.startswith(".")]
 
 
+def descendants(parent):
+    """Return the processes that a process has started, and those that these have."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent and fields[0] != "Z":
+            child = int(status.parent.name)
+            found += [child, *descendants(child)]
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_workers_end_with_a_driver_that_is_killed(tmp_path):
+    path, out = write(tmp_path / "graphs.parquet", graphs(2000), group=4), tmp_path / "out"
+    process = subprocess.Popen(command(path, out, "--workers", "2"), stdout=subprocess.DEVNULL)
+    while process.poll() is None and not list(out.glob("*.parquet")):
+        time.sleep(0.01)
+    workers = descendants(process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert len(workers) >= 2
+    end = time.monotonic() + 60
+    while left := [worker for worker in workers if Path(f"/proc/{worker}").exists()]:
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
+
+
 @pytest.mark.slow
 def test_ray_gives_the_same_rows_once_whatever_dies(tmp_path):
     pytest.importorskip("ray")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, as_completed
 from typing import TypeVar
 
 import torch
+
+from krylow.encoding.engines import processes
 
 Result = TypeVar("Result")
 #: Called with the progress: the jobs done, the jobs in all, and what the last one was.
@@ -26,9 +27,7 @@ def parallel(jobs: Sequence[Callable[[], Result]], workers: int | Executor) -> I
     if workers == 1 or len(jobs) < 2:
         yield from ((i, job()) for i, job in enumerate(jobs))
         return
-    # Spawned, not forked: a forked process inherits locks of threads that do not exist in it.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context) as pool:
+    with processes(min(workers, len(jobs))) as pool:
         yield from _given_to(pool, jobs)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 import logging
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -36,12 +38,29 @@ def executor_of(engine: str | Executor, workers: int, address: str | None) -> It
     elif workers == 1:
         own = _InProcess()
     else:
-        # Spawned, not forked: a forked process inherits locks of threads that do not exist in it.
-        own = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+        own = processes(workers)
     try:
         yield own
     finally:
         own.shutdown(cancel_futures=True)
+
+
+def processes(workers: int) -> ProcessPoolExecutor:
+    """Return worker processes that end when this one does, even where it is killed."""
+    # Spawned, not forked: a forked process inherits locks of threads that do not exist in it.
+    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """Watch the parent from a thread: a worker holds both ends of the queue of its tasks, which never closes for it."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def completed(work: Callable[..., Result], jobs: Iterable[Any], executor: Executor, workers: int) -> Iterator[Result]:
