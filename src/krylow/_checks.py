@@ -98,13 +98,19 @@ def generator(value: Any) -> torch.Generator | None:
     return value
 
 
-def square(x: Tensor, what: str) -> Tensor:
-    """Check for shape ``(*batch, n, n)`` with n >= 1 and no empty batch."""
+def untransformed(x: Tensor, what: str) -> Tensor:
+    """Refuse a tensor inside a transform of torch.func: solvers decide by values, which it has none of."""
     if not traced() and torch._C._functorch.is_functorch_wrapped_tensor(x):  # type: ignore[attr-defined, unused-ignore]
         raise InputError(
             f"{what} must be a plain tensor, got one inside a transform of torch.func: for vmap pass the whole batch "
             "(*batch, n, n), which is taken as it is; for grad call torch.autograd.grad or backward()."
         )
+    return x
+
+
+def square(x: Tensor, what: str) -> Tensor:
+    """Check for shape ``(*batch, n, n)`` with n >= 1 and no empty batch."""
+    untransformed(x, what)
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise InputError(f"{what} must be square, (*batch, n, n), got shape {tuple(x.shape)}.")
     if x.shape[-1] == 0:

@@ -189,7 +189,8 @@ def _read_edge_index(edge_index: Any, weight: Any, num_nodes: int | None) -> Edg
     if weight is None:
         weight = torch.ones(edge_index.shape[1], device=edge_index.device)
     else:
-        weight = _checks.finite(_checks.floating(_as_tensor(weight, "edge_weight"), "edge_weight"), "edge_weight")
+        weight = _checks.untransformed(_as_tensor(weight, "edge_weight"), "edge_weight")
+        weight = _checks.finite(_checks.floating(weight, "edge_weight"), "edge_weight")
     if weight.shape != edge_index.shape[1:]:
         raise InputError(f"edge_weight must be ({edge_index.shape[1]},), got shape {tuple(weight.shape)}.")
     return Edges(edge_index[0].long(), edge_index[1].long(), weight, n)

@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from scipy.fft import dctn, idctn
 from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.spatial import cKDTree
 
@@ -113,3 +114,28 @@ def test_at_a_cutoff():
     y = kl.lowpass(L, torch.from_numpy(x), cutoff=float(lam[-2:].mean()), method="multilevel", tol=1e-8)
     (torch.from_numpy(c) * y).sum().backward()
     assert np.linalg.norm(weights.grad.numpy() - exact) <= 1e-3 * np.linalg.norm(exact)
+
+
+def test_in_three_dimensions():
+    """A box, whose eigenvectors are cosines; its coarse graphs are too large for a factor."""
+    sides = 24, 29, 35
+    places = np.arange(np.prod(sides)).reshape(sides)
+    pairs = [[places.take(np.arange(n - 1) + by, axis).ravel() for by in (0, 1)] for axis, n in enumerate(sides)]
+    i, j = np.concatenate(pairs, 1)
+    lam = sum(np.ix_(*(2 - 2 * np.cos(np.pi * np.arange(n) / n) for n in sides))).ravel()
+    k = 3
+    kept, rest = np.split(np.argsort(lam), [k])
+    x, c = np.random.default_rng(5).standard_normal((2, lam.size, 1))
+
+    def cosines(coefficients, transform):
+        return transform(coefficients.T.reshape(-1, *sides), axes=(1, 2, 3), norm="ortho").reshape(-1, lam.size).T
+
+    U = cosines(np.eye(lam.size, k)[np.argsort(np.argsort(lam))], idctn)
+    bar = cosines(c @ (x.T @ U) + x @ (c.T @ U), dctn)
+    bar[kept] = 0
+    bar[rest] /= lam[kept] - lam[rest, None]
+    W = cosines(bar, idctn)
+    exact = ((W[i] - W[j]) * (U[i] - U[j])).sum(1)
+    for tol in (1e-3, 1e-6):
+        gradient = library(lam.size, torch.from_numpy(np.stack([i, j])), np.ones(i.size), k, x, c, tol=tol)[0]
+        assert np.linalg.norm(gradient - exact) <= 3 * tol**0.5 * np.linalg.norm(exact)

@@ -20,6 +20,16 @@ def test_a_graph_inside_a_transform_of_torch_func_is_refused_with_advice(transfo
         transform(loss)(W if transform is torch.func.vmap else W[0])
 
 
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.vmap, torch.func.jacrev])
+def test_edge_weights_inside_one_are_refused_alike(transform):
+    edges = W[0].nonzero().mT
+    weights = W[0][*edges]
+    with pytest.raises(kl.InputError, match=r"edge_weight.*torch\.func.*torch\.autograd\.grad"):
+        transform(lambda w: kl.lowpass(kl.laplacian((edges, w), num_nodes=12), X, k=3).square().sum())(
+            weights.expand(2, -1) if transform is torch.func.vmap else weights
+        )
+
+
 def test_the_batch_that_the_advice_names_is_the_loop():
     weights = W.clone().requires_grad_()
     (whole,) = torch.autograd.grad(loss(weights), weights)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from krylow.autodiff.first_order import first_order
 from krylow.krylov.cg import conjugate_gradients
+from krylow.krylov.chebyshev import Pairs
 from krylow.operators import Operator
 
 #: From U, theta and the gradient of U: W, and U as it is best used with that.
@@ -81,11 +82,7 @@ class _Implicit(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        L = ctx.L
         W, U = ctx.adjoint(*ctx.saved_tensors, grad)
-        with torch.enable_grad():
-            # <W, L U> symmetrised, as a function of the entries of L: its gradient is the one wanted.
-            value = ((W * (L @ U)).sum() + (U * (L @ W)).sum()) / 2
-            wanted = [t for t in L.tensors if t.requires_grad]
-            found = iter(torch.autograd.grad(value, wanted, allow_unused=True))
-        return None, None, None, None, *(next(found) if t.requires_grad else None for t in L.tensors)
+        sums = Pairs(ctx.L)
+        sums.add(W, U)
+        return None, None, None, None, *sums.gradients()

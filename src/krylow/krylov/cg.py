@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -17,6 +19,7 @@ def conjugate_gradients(
     steps: int,
     tol: float = 0.0,
     energy: float = 0.0,
+    geometric: bool = False,
     preconditioner: Product | None = None,
     total: Product = lambda Y: Y.sum(-2, keepdim=True),
 ) -> Tensor:
@@ -41,6 +44,9 @@ def conjugate_gradients(
         Relative residual to stop at.
     energy
         Relative error in the energy norm to stop at.
+    geometric
+        Whether the preconditioner is so good that the decreases fall like a geometric series. What is to come is then
+        known from the last three, and the error that of now.
     preconditioner
         An approximation of $A^{-1}$, symmetric positive definite, on blocks.
     total
@@ -50,7 +56,7 @@ def conjugate_gradients(
     floor = torch.finfo(b.dtype).eps ** 2 * squared
     x, r, p = torch.zeros_like(b), b.clone(), torch.zeros_like(b)
     rz, live = torch.ones_like(squared), torch.ones_like(squared, dtype=torch.bool)
-    in_place, fallen = not torch.is_grad_enabled(), [0.0]  # decrease of the squared error so far
+    in_place, fallen, size = not torch.is_grad_enabled(), [0.0], squared  # decrease of the squared error so far
     for count in range(1, steps + 1):
         z = r if preconditioner is None else preconditioner(r)
         before = torch.where(live, rz, torch.ones_like(rz))
@@ -58,18 +64,34 @@ def conjugate_gradients(
         p = torch.addcmul(z, torch.where(live, rz / before, torch.ones_like(rz)), p, out=p if in_place else None)
         Ap = A(p)
         curvature = total(p * Ap)
-        live = live & (total(r.detach().square()) > floor) & (curvature > 0)
+        live = live & (size > floor) & (curvature > 0)
         step = torch.where(live, rz / torch.where(live, curvature, torch.ones_like(rz)), torch.zeros_like(rz))
         x = torch.addcmul(x, step, p, out=x if in_place else None)
         r = torch.addcmul(r, step, Ap, value=-1, out=r if in_place else None)
+        size = total(r.detach().square())
         if energy > 0:
             fallen.append(fallen[-1] + float((step * rz).sum()))
             since = count - max(2, count // 5)
-            if since >= 0 and fallen[-1] - fallen[since] <= energy**2 * fallen[-1]:
+            rest = _to_come(fallen) if geometric else fallen[-1] - fallen[since] if since >= 0 else math.inf
+            if rest <= energy**2 * fallen[-1]:
                 break
-        if tol > 0 and bool((total(r.square()) <= tol**2 * squared).all()):
+        if tol > 0 and bool((size <= tol**2 * squared).all()):
             break
     return x
+
+
+def _to_come(sums: list[float]) -> float:
+    """Return the rest of a series of positive terms, by the slower of its last two ratios; infinite before the third.
+
+    ``sums`` are its partial sums, 0 first.
+    """
+    if len(sums) < 4:
+        return math.inf
+    first, second, third = (b - a for a, b in pairwise(sums[-4:]))
+    if third <= 0:
+        return 0.0
+    ratio = max(third / max(second, third), second / max(first, second))
+    return third * ratio / (1 - ratio) if ratio < 1 else math.inf
 
 
 def conjugate_gradients_with(A: Product, b: Tensor, step: Tensor, momentum: Tensor) -> Tensor:

@@ -4,10 +4,10 @@ For each kept pair $(L - \theta_i I) \, w_i = -Q \bar u_i$ on the complement of 
 Three things make it as cheap as the solve before it:
 
 - It is solved as exactly as the subspace is known, in float32 where that suffices.
-- The preconditioner is an approximate inverse of L: a symmetric two-grid cycle on graphs with a geometry, a factor of a
-  graph whose factor is sparse, and elsewhere the diagonal.
+- The preconditioner is an approximate inverse of L: a symmetric multigrid cycle on graphs with a geometry, a factor of
+  a graph whose factor is sparse, and elsewhere the diagonal.
 - The guard vectors of the solver are nearly eigenvectors $\theta_g$ just above the cut, where the matrix is nearly
-  singular: $X_g (\Theta_g - \theta_i I)^{-1} X_g^\top$ is added.
+  singular: what that inverse lacks of $X_g (\Theta_g - \theta_i I)^{-1} X_g^\top$ is added.
 
 On graphs with a geometry U is smoothed first: what it has at high frequencies would be most of the error of a gradient
 with respect to edges, in which differences along these stand.
@@ -15,6 +15,7 @@ with respect to edges, in which differences along these stand.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -44,12 +45,13 @@ class AdjointSettings:
 
     single: float = 1e-6  # squared errors of the subspace from which float32 suffices
     steps: int = 2000  # most steps of conjugate gradients
-    looser: float = 3.0  # factor of the error with two-grid cycles, whose estimate no slow phase misleads
+    columns: int = 4  # blocks are as wide as a multiple of this, which is faster than odd widths
     geometric: float = 0.1  # largest level set of a breadth-first search, over the nodes, of a graph with a geometry
     shrinks: float = 0.6  # most nodes of a coarse graph over those of the fine one
     degree: int = 4  # of the smoother, before and after the coarse solve
     interval: float = 1 / 20  # where its interval begins, over the spectrum's upper bound
     over: float = 1.3  # factor of the coarse correction, since piecewise constant vectors overestimate frequencies
+    again: int = 2  # cycles of a coarse graph that is too large for a factor
     smooth: int = 8  # degree of the filter of U
     shift: float = 0.1  # of a matrix that is factorised, over the first frequency above the cut
 
@@ -75,7 +77,7 @@ class LargeAdjoint:
     @sharing()
     def __call__(self, U: Tensor, theta: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """Return W and the smoothed U."""
-        profile, tol = self.problem.profile, self.problem.tol
+        profile, tol, k, dtype = self.problem.profile, self.problem.tol, U.shape[1], U.dtype
         L = profile.operator
         assert isinstance(L, SparseOperator)
         other, null = reordered_if_it_pays(L.detach(), lambda: profile.search), profile.null_space
@@ -85,21 +87,36 @@ class LargeAdjoint:
         A = (single(D) if tol >= self.settings.single else D.double()).counting_for(D)
 
         def moved(X: Tensor) -> Tensor:
-            return (X if other is None else X[other.order.long()]).to(A.dtype)
+            rows = X.to(A.dtype)
+            return self._padded(rows if other is None else rows.index_select(0, other.order))
 
         def back(X: Tensor) -> Tensor:
-            return (X if other is None else other.back(X.contiguous())).to(U)
+            rows = X[:, :k].contiguous()
+            return (rows if other is None else other.back(rows)).to(dtype)
 
-        U, theta, grad = moved(U), theta.to(A.dtype), moved(grad)
-        inverse, smoother = self._inverse(replace(self.problem, operator=D, null=null), A, theta)
+        U, theta, grad = moved(U), self._padded(theta.to(A.dtype)), moved(grad)
+        inverse, shift, smoother = self._inverse(replace(self.problem, operator=D, null=null), A, theta[:k])
         size = torch.linalg.vector_norm(grad)
         right = grad / -(size if bool(size > 0) else 1.0)  # float32 holds its squares
         right.addmm_(U, U.mT @ right, alpha=-1)
-        energy = ACCURACY * tol**0.5
         if smoother is not None:
-            U, energy = _filtered(A, U, theta, smoother), self.settings.looser * energy
-        W = self._solve(A, U, theta, right, inverse, None if self.guards is None else moved(self.guards), energy)
+            U = _filtered(A, U, theta, smoother)
+        known, guards, above = None, self.guards, self.theta
+        if guards is not None and above is not None and guards.shape[1]:
+            known = moved(guards), self._lacking(above[: guards.shape[1], None].to(theta), theta, shift)
+        W = self._solve(A, U, theta, right, inverse, known, geometric=math.isfinite(shift))
         return back(W.mul_(size)), back(U)
+
+    def _padded(self, X: Tensor) -> Tensor:
+        """Return X with columns of zeros up to a width that is fast."""
+        return torch.nn.functional.pad(X, (0, -X.shape[-1] % self.settings.columns))
+
+    def _lacking(self, above: Tensor, theta: Tensor, shift: float) -> Tensor:
+        r"""Return what $(L + s I)^{-1}$ lacks of $(L - \theta_i I)^{-1}$ on guards ``(guards, k)``, not negative."""
+        gaps = above - theta
+        # A guard that is no further above the cut than rounding is none.
+        scale = torch.where(gaps > 1e-6 * theta.abs().max(), 1 / gaps - 1 / (above + shift), torch.zeros_like(gaps))
+        return self._padded(scale.mT).mT
 
     def _solve(
         self,
@@ -108,15 +125,11 @@ class LargeAdjoint:
         theta: Tensor,
         right: Tensor,
         inverse: Product,
-        guards: Tensor | None,
-        energy: float,
+        guards: tuple[Tensor, Tensor] | None,
+        *,
+        geometric: bool,
     ) -> Tensor:
-        """Return W for the right-hand sides, with a relative error of ``energy`` in the energy norm."""
-        scale = None
-        if guards is not None and self.theta is not None and guards.shape[1]:
-            # A guard that is no further above the cut than rounding is none.
-            gaps = self.theta[: guards.shape[1], None].to(theta) - theta
-            scale = torch.where(gaps > 1e-6 * theta.abs().max(), 1 / gaps, torch.zeros_like(gaps))
+        """Return W for the right-hand sides; ``geometric`` says whether the inverse is a good one."""
 
         def project_(X: Tensor) -> Tensor:
             return X.addmm_(U, U.mT @ X, alpha=-1)
@@ -126,71 +139,102 @@ class LargeAdjoint:
 
         def precondition(R: Tensor) -> Tensor:
             Z = inverse(R)
-            if guards is not None and scale is not None:
-                Z.addmm_(guards, scale * (guards.mT @ R))
+            if guards is not None:
+                X, scale = guards
+                Z.addmm_(X, scale * (X.mT @ R))
             return project_(Z)
 
         steps, least = self.settings.steps, torch.finfo(A.dtype).eps ** 0.75
-        return project_(
-            conjugate_gradients(
-                shifted, project_(right), steps=steps, tol=least, energy=energy, preconditioner=precondition
-            )
+        W = conjugate_gradients(
+            shifted,
+            project_(right),
+            steps=steps,
+            tol=least,
+            energy=ACCURACY * self.problem.tol**0.5,
+            geometric=geometric,
+            preconditioner=precondition,
         )
+        return project_(W)
 
-    def _inverse(self, problem: Problem, A: Operator, theta: Tensor) -> tuple[Product, Filter | None]:
-        """Return an approximate inverse of L, positive definite, and its smoother if it has one."""
+    def _inverse(self, problem: Problem, A: Operator, theta: Tensor) -> tuple[Product, float, Filter | None]:
+        """Return about $(L + s I)^{-1}$, positive definite, the shift s, and its smoother if it has one."""
         D, lowest, settings = problem.operator, float(theta[0]), self.settings
         assert isinstance(D, SparseOperator)
         high = spectrum_top(A)
         following = float(theta[-1]) if self.theta is None or not self.theta.numel() else float(self.theta[0])
         shift = max(settings.shift * following, 1e-7 * high)
         if lowest < -1e-5 * high:  # it would be indefinite
-            return _diagonal(D, A, theta), None
+            return _diagonal(D, A, theta), math.inf, None
         if self.factorised:
             schur = condense(float64_matrix(D), shift, problem.profile.condensed.piece)
             factor = Factor(schur.S, schur.order)
-            return lambda R: torch.from_numpy(schur.solve(factor, R.double().numpy())).to(R), None
+            return lambda R: torch.from_numpy(schur.solve(factor, R.double().numpy())).to(R), shift, None
         if problem.profile.width <= settings.geometric:
-            smoother = Filter(settings.degree, settings.interval * high, high, 0.0)
-            level = _coarsened(D, problem.null_vector(), smoother.low / 2, settings)
-            if level is not None:
-                return TwoGrid(A, level, smoother, shift, settings.over), replace(smoother, degree=settings.smooth)
-        return _diagonal(D, A, theta), None
+            cycle = multigrid(A, D, problem.null_vector(), high, shift, settings)
+            if cycle is not None:
+                return cycle, shift, replace(cycle.smoother, degree=settings.smooth)
+        return _diagonal(D, A, theta), math.inf, None
 
 
-class TwoGrid:
-    r"""A symmetric two-grid cycle as an approximate inverse of L: smoother, coarse solve, smoother.
+class Multigrid:
+    r"""A symmetric multigrid cycle as an approximate inverse of A: smoother, coarse solve, smoother.
 
-    The smoother is a Chebyshev iteration; the coarse solve that with a factor of $P^\top L P$ plus a shift small
-    against the frequencies that count.
+    The smoother is a Chebyshev iteration, the coarse solve any positive definite one.
     """
 
-    def __init__(self, A: Operator, level: Aggregation, smoother: Filter, shift: float, over: float) -> None:
-        self.A, self.level, self.smoother, self.over = A, level, smoother, over
-        matrix = level.coarse.to_scipy()
-        matrix.setdiag(matrix.diagonal() + shift)
-        self.factor = Factor(matrix)
+    def __init__(self, A: Operator, level: Aggregation, smoother: Filter, coarse: Product, over: float) -> None:
+        self.A, self.level, self.smoother, self.coarse, self.over = A, level, smoother, coarse, over
+        self._work: list[Tensor] = []  # blocks of all calls: memory that is new costs its first touch
 
     def __call__(self, R: Tensor) -> Tensor:
-        """Return the approximate inverse times R ``(n, s)``."""
+        """Return the approximate inverse times R ``(n, s)``, until the next call."""
         A, p = self.A, self.smoother
-        Z = chebyshev_solve(A, R, p.degree, p.low, p.high)
-        rest = A.three_term(Z, R, -1.0, 0.0, 1.0)
-        coarse = self.over * self.factor.solve(self.level.restrict(rest).numpy())
-        Y = self.level.prolong(torch.from_numpy(coarse), empty(*R.shape, dtype=R.dtype))
-        rest = A.three_term(Y, rest, -1.0, 0.0, 1.0, out=rest)
-        return Z.add_(Y).add_(chebyshev_solve(A, rest, p.degree, p.low, p.high))
+        if not self._work or self._work[0].shape != R.shape:
+            self._work = [empty(*R.shape, dtype=R.dtype) for _ in range(4)]
+        one, other, Y, rest = self._work
+        Z = chebyshev_solve(A, R, p.degree, p.low, p.high, work=(one, other))
+        A.three_term(Z, R, -1.0, 0.0, 1.0, out=rest)
+        self.level.prolong(self.coarse(self.level.restrict(rest)).mul_(self.over), Y)
+        A.three_term(Y, rest, -1.0, 0.0, 1.0, out=rest)
+        Z.add_(Y)
+        return Z.add_(chebyshev_solve(A, rest, p.degree, p.low, p.high, work=(other if Z is one else one, Y)))
 
 
-def _coarsened(D: SparseOperator, vector: Tensor, bound: float, settings: AdjointSettings) -> Aggregation | None:
-    """Return a coarse graph that can be factorised; None where aggregates are too small for one."""
-    level = aggregate(D, vector, bound)
-    while not CoarseGraph(level.coarse).is_factorised:
-        fine = level.coarse.n
-        level = level.then(aggregate(level.coarse, level.vector, bound))
+def multigrid(
+    A: Operator, D: SparseOperator, vector: Tensor, high: float, shift: float, settings: AdjointSettings
+) -> Multigrid | None:
+    """Return a cycle for A, which is D in some precision; None where aggregates are too small for one.
+
+    A coarse graph is solved with a factor of its Laplacian plus a shift small against the frequencies that count; where
+    that is too large, by cycles of its own.
+    """
+    smoother = Filter(settings.degree, settings.interval * high, high, 0.0)
+    level, fine = aggregate(D, vector, smoother.low / 2), D.n
+    while level.coarse.n > settings.shrinks * D.n:
         if level.coarse.n > 0.9 * fine:
             return None
-    return level if level.coarse.n <= settings.shrinks * D.n else None
+        fine = level.coarse.n
+        level = level.then(aggregate(level.coarse, level.vector, smoother.low / 2))
+    C = level.coarse
+    assert isinstance(C, SparseOperator)
+    if CoarseGraph(C).is_factorised:
+        matrix = C.to_scipy()
+        matrix.setdiag(matrix.diagonal() + shift)
+        factor = Factor(matrix)
+        return Multigrid(A, level, smoother, lambda R: torch.from_numpy(factor.solve(R.numpy())), settings.over)
+    B = C.to(A.dtype)
+    below = multigrid(B, C, level.vector, spectrum_top(B), shift, settings)
+    if below is None:
+        return None
+
+    def cycles(R: Tensor) -> Tensor:
+        R = R.to(B.dtype)
+        Y = below(R).clone()
+        for _ in range(settings.again - 1):
+            Y.add_(below(B.three_term(Y, R, -1.0, 0.0, 1.0)))
+        return Y
+
+    return Multigrid(A, level, smoother, cycles, settings.over)
 
 
 def _diagonal(D: SparseOperator, A: Operator, theta: Tensor) -> Product:
