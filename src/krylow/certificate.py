@@ -243,8 +243,8 @@ def _no_gap_known(inside: Inside, following: Tensor, factored: bool, exact: bool
     r"""Return where a floor that shows no gap means that there is none, and not that values have yet to fall.
 
     All residuals are rounding; or the next Ritz value, an upper bound of $\lambda_{k+1}$, is equal to $\theta_k$ (or to
-    the cutoff) to rounding, and $\lambda_k$ is, too: this is proved by a factorisation, or estimated by the square of the
-    residuals over the distance from the spectrum's end.
+    the cutoff) to rounding, and $\lambda_k$ is, too: this is proved by a factorisation, or estimated by the square of
+    the residuals over the distance from the spectrum's end.
     """
     theta_k, noise = inside.theta_k, inside.noise
     if exact:
