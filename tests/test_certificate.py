@@ -121,6 +121,27 @@ def test_no_gap_status(method, dtype):
         assert float(found.error_bound) == float("inf")
 
 
+@pytest.mark.parametrize("form", ["dense", "function"])
+def test_low_frequencies_that_are_still_mixed_show_no_tie(form):
+    """Residuals far below the root of eps, but not below the gaps: more iterations will separate these vectors."""
+    scale = 1e-10
+    L = from_spectrum(np.r_[0, scale * np.array([1, 1.3, 2]), np.linspace(0.1, 1, 46)])
+    lam, U = torch.linalg.eigh(L)
+    mixed, operator = U[:, :4].mean(1, keepdim=True) * 2, DenseOperator(L)
+    if form == "function":
+        operator = FunctionOperator(L.matmul, 50)
+    assert certify(operator, mixed, following=lam[2]).statuses == Status.MAX_STEPS
+    assert certify(operator, U[:, :1], following=lam[1]).statuses == Status.CONVERGED
+
+
+@pytest.mark.parametrize("residual", [1e-7, 1e-10])
+def test_a_tie_needs_no_more_than_values_that_are_right_to_rounding(residual):
+    L = from_spectrum(np.r_[0, 1, 1, np.linspace(2, 3, 47)])
+    lam, U = torch.linalg.eigh(L)
+    basis = U[:, :2] + residual * U[:, 3:5]
+    assert certify(DenseOperator(L), basis, following=lam[2]).statuses == Status.NO_GAP
+
+
 def test_a_wrong_subspace_is_missed():
     """Exact eigenvectors, but not the lowest ones: small residuals are no proof."""
     L = laplacian_matrix(random_graph(20, seed=0))

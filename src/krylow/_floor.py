@@ -8,6 +8,7 @@ of an eigendecomposition. Or it is **estimated** from the complement of $\hat U$
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -68,6 +69,11 @@ class Inside:
         return self.A.norm_bound()
 
     @cached_property
+    def lift(self) -> Tensor:
+        """By how much eigenvectors are lifted above the spectrum, ``(*batch,)``."""
+        return 4 * torch.where(self.norm > 0, self.norm, torch.ones_like(self.norm))
+
+    @cached_property
     def theta_k(self) -> Tensor:
         return torch.where(self.absent, -self.norm[..., None], self.theta).amax(-1)
 
@@ -96,15 +102,8 @@ class Inside:
 
 def proved_floor(inside: Inside, following: Tensor, cutoff: float | None) -> tuple[Tensor, Tensor]:
     """Return a proved lower bound of lambda_{k+1}, -inf where none is, and whether the complement reaches below."""
-    A, X, theta_k, norm = inside.A, inside.X, inside.theta_k, inside.norm
-    lift = 4 * torch.where(norm > 0, norm, torch.ones_like(norm))
-    raised = lifted_dense(A) + lift[..., None, None] * (X @ X.mT)
-    eye = torch.eye(A.n, dtype=X.dtype, device=X.device)
-    slack = A.n * torch.finfo(X.dtype).eps * (norm + lift)  # rounding of the factorisation
-
-    def above(sigma: Tensor) -> Tensor:
-        return torch.linalg.cholesky_ex(raised - (sigma + slack)[..., None, None] * eye).info == 0
-
+    theta_k, lift = inside.theta_k, inside.lift
+    above, slack = _factorisation(inside, inside.X)
     floor = torch.full_like(theta_k, -torch.inf)
     # No complement value is needed beyond the largest possible one.
     span = torch.minimum(following, theta_k + lift) - theta_k
@@ -122,6 +121,31 @@ def proved_floor(inside: Inside, following: Tensor, cutoff: float | None) -> tup
         # The slack makes a success certain; here a failure has to be.
         below = candidate & ~above(torch.where(candidate, under - 2 * slack, -lift))
     return floor, below
+
+
+def proved_tie(inside: Inside, wanted: Tensor) -> Tensor:
+    """Return where lambda_k is proved to be theta_k to rounding, and so no less than a next Ritz value equal to that.
+
+    Lifting all Ritz vectors but the k-th lifts the smallest eigenvalue at most to lambda_k.
+    """
+    if not bool(wanted.any()):
+        return wanted
+    last = (~inside.absent).sum(-1, keepdim=True) - 1  # (*batch, 1)
+    others = torch.arange(inside.absent.shape[-1], device=last.device) != last
+    above, slack = _factorisation(inside, inside.X * others[..., None, :])
+    return wanted & above(torch.where(wanted, inside.theta_k - inside.noise - 2 * slack, -inside.lift))
+
+
+def _factorisation(inside: Inside, X: Tensor) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """Return whether L, with the columns of X lifted, is above a number, which a factor proves; and its rounding."""
+    raised = lifted_dense(inside.A) + inside.lift[..., None, None] * (X @ X.mT)
+    eye = torch.eye(inside.A.n, dtype=X.dtype, device=X.device)
+    slack = inside.A.n * torch.finfo(X.dtype).eps * (inside.norm + inside.lift)
+
+    def above(sigma: Tensor) -> Tensor:
+        return torch.linalg.cholesky_ex(raised - (sigma + slack)[..., None, None] * eye).info == 0
+
+    return above, slack
 
 
 def estimated_floor(

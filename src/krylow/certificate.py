@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from krylow._floor import PROOF_LIMIT, Inside, complement_probe, estimated_floor, proved_floor
+from krylow._floor import PROOF_LIMIT, Inside, complement_probe, estimated_floor, proved_floor, proved_tie
 from krylow.graph import as_operator
 from krylow.krylov.chebyshev import chebyshev_filter
 from krylow.krylov.ritz import Evidence
@@ -229,18 +229,35 @@ def _certify(
 
     no_gap = floor - theta_k <= noise
     error = bound_above(inside, floor, no_gap, tol)
-    settled = no_gap & (inside.total <= torch.finfo(inside.dtype).eps ** 0.5 * inside.norm)
-    tied = settled & ~below
-    if not factored:  # a guard that has not settled shows no gap either, but does not show that there is none
-        tied = tied & (following - theta_k <= 10 * inside.total + noise)
     codes = torch.full_like(L.sizes, Status.MAX_STEPS)
-    codes[tied] = Status.NO_GAP
-    codes[settled & below] = Status.MISSED
+    codes[no_gap & ~below & _no_gap_known(inside, following, factored, exact, cutoff)] = Status.NO_GAP
+    codes[no_gap & below & (inside.total <= torch.finfo(inside.dtype).eps ** 0.5 * inside.norm)] = Status.MISSED
     codes[error <= max(tol, LEAST_BOUND)] = Status.CONVERGED
     codes[inside.missing] = Status.BREAKDOWN
     dtype = inside.dtype
     well_defined = torch.where(no_gap, _gaps_before(inside), inside.kept)
     return Certificate(inside.residuals.to(dtype), floor.to(dtype), error.to(dtype), codes, proved, well_defined)
+
+
+def _no_gap_known(inside: Inside, following: Tensor, factored: bool, exact: bool, cutoff: float | None) -> Tensor:
+    r"""Return where a floor that shows no gap means that there is none, and not that values have yet to fall.
+
+    All residuals are rounding; or the next Ritz value, an upper bound of $\lambda_{k+1}$, is equal to $\theta_k$ (or to
+    the cutoff) to rounding, and $\lambda_k$ is, too: this is proved by a factorisation, or estimated by the square of
+    the residuals over the distance from the spectrum's end.
+    """
+    theta_k, noise = inside.theta_k, inside.noise
+    if exact:
+        return torch.ones_like(inside.everything)
+    rounding = inside.total <= noise
+    if cutoff is not None:
+        return rounding | (following - theta_k.clamp(min=cutoff) <= noise)
+    equal = following - theta_k <= noise
+    if factored:
+        return rounding | proved_tie(inside, equal & ~rounding)
+    size = torch.maximum(following - inside.A.gershgorin()[0], noise)
+    near = following - theta_k <= 10 * inside.total + noise  # a guard that has not converged shows no gap either
+    return (rounding & near) | (equal & (inside.total.square() <= noise * size))
 
 
 def next_value(

@@ -56,7 +56,7 @@ COMMANDS = {
 
 
 def load() -> None:
-    """Import all that the commands need, once, and make the grid of the reproduction small."""
+    """Import all that the commands need, once: an import that runs out of memory may end in anything, a crash too."""
     import torch
 
     torch.set_num_threads(1)
@@ -64,7 +64,12 @@ def load() -> None:
     import krylow_lab.report
     import krylow_lab.table1
     import krylow_lab.table1.pictures
-    import krylow_lab.table1.run
+    import krylow_lab.table1.run  # noqa: F401
+
+
+def shrink() -> None:
+    """Make the grid of the reproduction small."""
+    import krylow_lab.table1
     from krylow_lab.table1 import plan
 
     one = dict.fromkeys(plan.FORMS, ((3, 3, 3),))
@@ -352,6 +357,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=None, help="folder for the record")
     args = parser.parse_args()
     load()
+    shrink()
     started, begin = datetime.now(UTC), time.perf_counter()
     faults = {}
     for name, check in FAULTS.items():

@@ -10,6 +10,11 @@ from faults import run
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="forks, signals and limits as Linux has them")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _loaded():
+    run.load()
+
+
 @pytest.mark.parametrize(
     ("name", "how"), [("filter", signal.SIGKILL), ("train", signal.SIGKILL), ("train", signal.SIGTERM)]
 )
@@ -33,6 +38,6 @@ def test_every_fault_is_reported_in_words(fault):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(run.COMMANDS))
 def test_many_kills(name):
-    run.load()
+    run.shrink()
     found = run.killed(name, 5 if name == "reproduce" else 25, seed=2)
     assert not found["wrong"]

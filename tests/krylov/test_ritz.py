@@ -227,9 +227,17 @@ def test_no_vectors_left_means_no_error():
     assert float(Ritz(theta, torch.eye(3, dtype=F64), torch.tensor([0.1, 0.1, 0.0], dtype=F64)).estimate(2)) == 0
 
 
-def test_settled_is_relative_to_the_norm():
-    L = DenseOperator(laplacian_matrix(random_graph(10, seed=0)))
-    norm = float(L.norm_bound())
-    root = torch.finfo(F64).eps ** 0.5
-    assert bool(settled(L.norm_bound(), torch.tensor([0.0, 0.9 * root * norm], dtype=F64)))
-    assert not bool(settled(L.norm_bound(), torch.tensor([0.0, 1.1 * root * norm], dtype=F64)))
+@pytest.mark.parametrize(
+    ("theta", "residual", "ended"),
+    [
+        ([0.0, 1.0, 1.5, 3.0], 0.9e-12, True),  # rounding
+        ([0.0, 1.0, 1.5, 3.0], 1.1e-12, False),  # a gap, which smaller residuals will show
+        ([0.0, 1.0, 1.0, 3.0], 1.7e-6, True),  # a tie of values that are right to rounding: residuals' squares over 3
+        ([0.0, 1.0, 1.0, 3.0], 1.8e-6, False),
+        ([1.0, 1.0, 1.0, 1.0], 1e-6, False),  # how far other values are is not known
+    ],
+)
+def test_an_iteration_ends_at_rounding_or_at_a_tie_of_values_that_are_right_to_it(theta, residual, ended):
+    theta = torch.tensor(theta, dtype=F64)
+    pairs = Ritz(theta, torch.eye(4, dtype=F64), torch.full_like(theta, residual))
+    assert bool(settled(pairs, 2, torch.tensor(1e-12, dtype=F64))) == ended

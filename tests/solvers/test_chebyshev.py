@@ -8,7 +8,7 @@ from krylow._random import gaussian
 from krylow.krylov.chebyshev import chebyshev_filter
 from krylow.operators import DenseOperator
 from krylow.solvers.chebyshev import chebyshev_subspace
-from krylow.testing import complete, laplacian_matrix, lowest, random_graph
+from krylow.testing import complete, cycle, laplacian_matrix, lowest, random_graph
 
 F64 = torch.float64
 
@@ -64,6 +64,21 @@ def test_one_eigenvalue_in_the_whole_block():
     pairs = chebyshev_subspace(operator, X, 2, tol=1e-8, max_products=500)
     assert pairs.X.isfinite().all()
     np.testing.assert_allclose(pairs.theta, 11)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_gap_beside_a_hub_is_seen_in_float32(k):
+    """A wheel: the null vector, pairs from just above 1 on, and the hub's frequency of a thousand."""
+    W = torch.zeros(1001, 1001)
+    W[:1000, :1000] = cycle(1000)
+    W[1000, :1000] = W[:1000, 1000] = 1
+    found = kl.subspace(laplacian_matrix(W), k, method="chebyshev")
+    assert found.products < 10_000
+    if k == 1:
+        assert found.status is kl.Status.CONVERGED
+        torch.testing.assert_close(found.basis.abs(), torch.full((1001, 1), 1001**-0.5), rtol=0.2, atol=0)
+    else:
+        assert found.status is not kl.Status.CONVERGED
 
 
 @pytest.mark.parametrize("k", [4, 20])

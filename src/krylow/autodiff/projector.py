@@ -21,7 +21,8 @@ from torch.autograd.function import once_differentiable
 from krylow import _checks
 from krylow.autodiff.first_order import first_order
 from krylow.linalg.eigh import eigh
-from krylow.linalg.gram_schmidt import gram_schmidt
+from krylow.linalg.gram_schmidt import gram_schmidt, polished
+from krylow.linalg.row_blocks import ROWS
 
 
 def lowest_eigenspace(S: Tensor, k: int, count: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -106,6 +107,9 @@ class _Orthonormalize(torch.autograd.Function):
         # Q's column in place of a dead one is arbitrary, and later ones avoid it.
         if X.shape[-1] > X.shape[-2] or _checks.traced() or not bool(alive.all()):
             Q, R, alive = gram_schmidt(X / size, tiny)
+        # LAPACK's sums over more nodes than that are off by as many eps where a column is nearly constant.
+        if X.ndim == 2 and X.shape[-2] > ROWS and not _checks.traced():
+            Q = polished(Q)
         ctx.save_for_backward(Q, R, size, alive)
         return Q
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from krylow import _checks
 from krylow._random import gaussian
 from krylow.krylov.lanczos import Krylov, breakdown_threshold
-from krylow.krylov.ritz import CONVERGED_PART, Ritz, following_converged, rayleigh_ritz, settled
+from krylow.krylov.ritz import CONVERGED_PART, Ritz, following_converged, rayleigh_ritz, settled, tied
 from krylow.linalg.gram_schmidt import polished
 from krylow.operators import Operator
 
@@ -44,7 +44,7 @@ def thick_restart(
     k: int,
     settings: Restart,
     *,
-    scale: Tensor | None = None,
+    rounding: Tensor | None = None,
     generator: torch.Generator | None = None,
     report: Callable[[float], None] | None = None,
 ) -> Ritz:
@@ -66,14 +66,14 @@ def thick_restart(
         Wanted pairs.
     settings
         Sizes and stopping rule.
-    scale
-        ``(*batch,)`` the size of the wanted values, where that is far below the norm of L. None: the norm.
+    rounding
+        ``(*batch,)`` what residuals and differences of values have to be above to count. None: the breakdown threshold.
     generator
         Source of the random block.
     report
         Called with the estimated error after every cycle. Ctrl-C ends the iteration with what the last cycle found.
     """
-    scale = L.norm_bound() if scale is None else scale
+    rounding = breakdown_threshold(L) if rounding is None else rounding
     generator = generator or torch.Generator(device=L.device).manual_seed(1)
     size, tol, left = settings.basis_size, settings.tol, settings.max_products
     keep = k + max(1, (size - k) // 3) if settings.keep is None else settings.keep
@@ -97,15 +97,14 @@ def thick_restart(
             return growth.answer(ritz)
         if left < growth.next.shape[-1]:
             return growth.answer(_untested(ritz, k) if settings.recheck and tol > 0 else ritz)
-        final = settled(scale, ritz.residuals[..., : k + 1])
-        if tol == 0 or not bool(((ritz.estimate(k) <= tol) | final).all()):
+        if tol == 0 or not bool(((ritz.estimate(k) <= tol) | settled(ritz, k, rounding)).all()):
             growth.restart(ritz, keep)
         elif not settings.recheck:
             return growth.answer(ritz)
         elif reference is None or _lower(ritz, reference, k, growth.tiny):
             reference = ritz
             growth.restart(ritz, k, random=X.shape[-1])
-        elif bool((_found_anew(ritz, reference, k) | final & _tied(ritz, scale, k)).all()):
+        elif bool((_found_anew(ritz, reference, k) | tied(ritz, k, rounding)).all()):
             return growth.answer(ritz)
         else:
             growth.restart(ritz, keep)
@@ -130,11 +129,6 @@ def _lower(ritz: Ritz, reference: Ritz, k: int, rounding: Tensor) -> bool:
     """
     slack = 2 * reference.residuals[..., :k] + rounding
     return bool((ritz.theta[..., :k] < reference.theta[..., :k] - slack).any())
-
-
-def _tied(ritz: Ritz, scale: Tensor, k: int) -> Tensor:
-    """Return where the k-th and the next value are as near to each other as residuals that cannot fall further."""
-    return settled(scale, ritz.theta[..., k - 1 : k + 1].diff(dim=-1).nan_to_num(nan=0.0))  # NaN: both are missing
 
 
 def _untested(ritz: Ritz, k: int) -> Ritz:

@@ -103,9 +103,28 @@ class Ritz:
         return davis_kahan(self.residuals[..., :k], gaps)
 
 
-def settled(scale: Tensor, residuals: Tensor) -> Tensor:
-    """Return where all residuals ``(*batch, k)`` are so small against ``scale`` that no gap will show any more."""
-    return residuals.amax(-1) <= torch.finfo(residuals.dtype).eps ** 0.5 * scale
+def tied(pairs: Ritz, k: int, rounding: Tensor) -> Tensor:
+    r"""Return where the k-th and the next Ritz value are equal to ``rounding``, and right to it, ``(*batch,)``.
+
+    A Ritz value is above its eigenvalue by $\rho^2 / \delta$ at most (Kato and Temple), with $\rho$ its residual and
+    $\delta$ its distance from the eigenvalues outside the block. These are not known; the distance of the block's first
+    value from its last stands for it. Where that is none, residuals have to be rounding themselves.
+    """
+    if pairs.theta.shape[-1] <= k:
+        return torch.zeros_like(rounding, dtype=torch.bool)
+    theta, residual = pairs.theta, pairs.residuals[..., : k + 1].amax(-1)
+    # NaN: both are missing, so that nothing is outside the block.
+    equal = (theta[..., k] - theta[..., k - 1]).nan_to_num(nan=0.0, posinf=torch.inf) <= rounding
+    spread = (theta[..., -1] - theta[..., 0]).nan_to_num(nan=torch.inf, posinf=torch.inf)
+    return equal & (residual.square() <= rounding * torch.maximum(spread, rounding))
+
+
+def settled(pairs: Ritz, k: int, rounding: Tensor) -> Tensor:
+    """Return where no gap will show any more, however long the iteration goes on, ``(*batch,)``.
+
+    All residuals are rounding, or the k-th and the next value are tied.
+    """
+    return (pairs.residuals[..., : k + 1].amax(-1) <= rounding) | tied(pairs, k, rounding)
 
 
 def following_converged(pairs: Ritz, k: int, part: float = CONVERGED_PART) -> Tensor:

@@ -19,6 +19,7 @@ from krylow._checks import InputError
 from krylow._random import gaussian
 from krylow._reduce import agreed, seeded
 from krylow.krylov.chebyshev import chebyshev_filter
+from krylow.krylov.lanczos import breakdown_threshold
 from krylow.krylov.ritz import Ritz, rotate, settled
 from krylow.operators import Operator, SparseOperator
 from krylow.solvers._block import Block, conclude
@@ -105,8 +106,8 @@ def chebyshev_subspace(
     """
     high, size, width = L.gershgorin()[1], L.norm_bound(), X.shape[-1]
     size = torch.where(size > 0, size, torch.ones_like(size))
-    ritz, products = rotate(L, X), width
-    while not bool(((ritz.estimate(k) <= tol) | settled(L.norm_bound(), ritz.residuals[..., : k + 1])).all()):
+    ritz, products, rounding = rotate(L, X), width, breakdown_threshold(L)
+    while not bool(((ritz.estimate(k) <= tol) | settled(ritz, k, rounding)).all()):
         first, theta, low = ritz.theta[..., 0], ritz.theta[..., k - 1], ritz.theta[..., -1]
         degree = _amplifying_degree(theta, low, high, 1e3)
         if products + (degree + 1) * width > max_products:

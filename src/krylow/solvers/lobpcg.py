@@ -137,11 +137,8 @@ class _Iteration:
 
 def _done(L: Operator, pairs: Ritz, k: int, tol: float, part: float) -> Tensor:
     """Return where the estimate is within the tolerance, or cannot get there, ``(*batch,)``."""
-    rounding, residuals = breakdown_threshold(L), pairs.residuals[..., : k + 1]
-    done = (pairs.estimate(k) <= tol) & following_converged(pairs, k, part) | (residuals.amax(-1) <= rounding)
-    if pairs.theta.shape[-1] <= k:
-        return done | settled(L.norm_bound(), residuals)
-    return done | (settled(L.norm_bound(), residuals) & _repeated(L, pairs, k))
+    converged = (pairs.estimate(k) <= tol) & following_converged(pairs, k, part)
+    return converged | settled(pairs, k, breakdown_threshold(L))
 
 
 def _repeated(L: Operator, pairs: Ritz, k: int) -> Tensor:

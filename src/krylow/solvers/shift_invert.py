@@ -151,7 +151,7 @@ class ShiftInvert(Solver):
             gaussian(L, 1, generator=problem.generator).double(),
             k,
             Restart(size, max(problem.max_products or 200 * size, k + 2), tol=tol),
-            scale=1 / A.norm_bound().clamp(min=torch.finfo(A.dtype).tiny),  # the least value of the inverse
+            rounding=torch.finfo(A.dtype).eps ** 0.5 / A.norm_bound().clamp(min=torch.finfo(A.dtype).tiny),
             generator=problem.generator,
         )
         there = pairs.theta.isfinite()
