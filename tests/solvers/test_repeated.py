@@ -4,12 +4,14 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 import torch
 from scipy.sparse.linalg import aslinearoperator
 
 import krylow as kl
 from krylow.testing import cycle, laplacian_matrix, lowest, random_graph
+from soak.unseen import UNSEEN
 
 F32, F64 = torch.float32, torch.float64
 
@@ -72,6 +74,17 @@ def test_a_second_copy_below_the_cut_is_not_missed():
     found = kl.subspace(L, k, method="thick_restart", max_products=4000)
     left = U - found.basis.numpy() @ (found.basis.numpy().T @ U)
     assert found.status != kl.Status.CONVERGED or np.square(left).sum() / k <= float(found.error_bound) + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_six_copies_below_the_cut_come_from_outside_what_was_found(seed):
+    """The graph of Hanoi's towers: guard vectors that come back from the old space say nothing of missed copies."""
+    L = kl.laplacian(UNSEEN["Hanoi"](2187, np.random.default_rng(0)))
+    U = torch.from_numpy(scipy.linalg.eigh(L.to_dense().numpy(), subset_by_index=[0, 14])[1])
+    found = kl.subspace(L, 15, method="thick_restart", tol=1e-2, seed=seed, max_products=4500)
+    left = U - found.basis @ (found.basis.mT @ U)
+    assert found.status == kl.Status.CONVERGED
+    assert float(left.square().sum()) / 15 <= 1e-2
 
 
 @pytest.mark.parametrize("weight", [1e-12, 1e-8, 1.0, 1e8])

@@ -22,7 +22,7 @@ from torch import Tensor
 from krylow import _checks
 from krylow._random import gaussian
 from krylow.krylov.lanczos import Krylov, breakdown_threshold
-from krylow.krylov.ritz import CONVERGED_PART, Ritz, following_converged, rayleigh_ritz, settled, tied
+from krylow.krylov.ritz import CONVERGED_PART, WARM_PART, Ritz, following_converged, rayleigh_ritz, tied
 from krylow.linalg.gram_schmidt import polished
 from krylow.operators import Operator
 
@@ -52,9 +52,10 @@ def thick_restart(
 
     Stops when the estimated error of the k lowest is at most ``tol``, when their residuals cannot fall further, or
     after ``max_products``. One Krylov sequence holds one vector of each eigenspace; so with ``recheck`` the answer is
-    then tested: the guard vectors are dropped, a random block joins in, and the iteration goes on until the (k+1)-st
-    pair has converged anew, to a residual well below its distance from the k-th. A missed copy of a repeated eigenvalue
-    comes up there. Where the products end before that, the residuals of guard vectors are infinite: they show no gap.
+    then tested: a random Krylov space orthogonal to it grows until its lowest pair has converged, to a residual well
+    below its distance from the k-th value. A missed copy of a repeated eigenvalue comes up there, joins in, and the
+    iteration goes on. Where the products end before that, the residuals of guard vectors are infinite: they show no
+    gap.
 
     Parameters
     ----------
@@ -78,36 +79,34 @@ def thick_restart(
     size, tol, left = settings.basis_size, settings.tol, settings.max_products
     keep = k + max(1, (size - k) // 3) if settings.keep is None else settings.keep
     growth = _Growth(L, X, size, generator=generator)
-    reference: Ritz | None = None
     latest: Ritz | None = None
-    while True:
-        try:
-            used = growth.fill(left)
-        except KeyboardInterrupt:
-            if latest is None:
-                raise
-            return growth.answer(replace(latest, interrupted=True))
-        if used == 0 and reference is not None:  # the products left do not pay for the recheck's wider block
-            return growth.answer(_untested(reference, k))
-        left -= used
-        ritz = latest = growth.ritz(max(keep, k + 1))
-        if report is not None:
-            report(float(ritz.estimate(k).max()))
-        if growth.exhausted:
-            return growth.answer(ritz)
-        if left < growth.next.shape[-1]:
-            return growth.answer(_untested(ritz, k) if settings.recheck and tol > 0 else ritz)
-        if tol == 0 or not bool(((ritz.estimate(k) <= tol) | settled(ritz, k, rounding)).all()):
-            growth.restart(ritz, keep)
-        elif not settings.recheck:
-            return growth.answer(ritz)
-        elif reference is None or _lower(ritz, reference, k, growth.tiny):
-            reference = ritz
-            growth.restart(ritz, k, random=X.shape[-1])
-        elif bool((_found_anew(ritz, reference, k) | tied(ritz, k, rounding)).all()):
-            return growth.answer(ritz)
-        else:
-            growth.restart(ritz, keep)
+    try:
+        while True:
+            left -= growth.fill(left)
+            ritz = latest = growth.ritz(max(keep, k + 1))
+            if report is not None:
+                report(float(ritz.estimate(k).max()))
+            if growth.exhausted:
+                return growth.answer(ritz)
+            if left < growth.next.shape[-1]:
+                return growth.answer(_untested(ritz, k) if settings.recheck and tol > 0 else ritz)
+            if tol == 0 or not bool(_finished(ritz, k, tol, rounding).all()):
+                growth.restart(ritz, keep)
+                continue
+            if not settings.recheck:
+                return growth.answer(ritz)
+            outside, used = _outside(growth, ritz, k, tol, rounding, left)
+            left -= used
+            latest = _beside(ritz, outside, k)
+            if bool((_confirmed(latest, ritz, k, rounding) & _finished(latest, k, tol, rounding)).all()):
+                return growth.answer(latest)
+            left -= growth.join(ritz, outside, k, min(max(1, keep - k), left)) if left else 0
+            if left < growth.next.shape[-1] or growth.width + growth.next.shape[-1] > growth.capacity:
+                return growth.answer(_untested(latest, k))
+    except KeyboardInterrupt:
+        if latest is None:
+            raise
+        return growth.answer(replace(latest, interrupted=True))
 
 
 def block_lanczos(L: Operator, X: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -121,14 +120,45 @@ def block_lanczos(L: Operator, X: Tensor, steps: int) -> tuple[Tensor, Tensor, T
     return growth.V, growth.H, growth.residual
 
 
-def _lower(ritz: Ritz, reference: Ritz, k: int, rounding: Tensor) -> bool:
-    """Return whether any of the k lowest values fell by more than its own residual and ``rounding`` explain.
+def _finished(ritz: Ritz, k: int, tol: float, rounding: Tensor) -> Tensor:
+    """Return where the estimate is at most ``tol``, or cannot get there: residuals are rounding, or values are tied."""
+    rounded = ritz.residuals[..., :k].amax(-1) <= rounding
+    return (ritz.estimate(k) <= tol) | rounded | tied(ritz, k, rounding)
 
-    A copy that was missed moves all values beyond it up by one place: where a loose tolerance leaves the residuals of
-    some large, those of others still show it.
+
+def _outside(growth: _Growth, ritz: Ritz, k: int, tol: float, rounding: Tensor, budget: int) -> tuple[Ritz, int]:
+    """Return the lowest Ritz pairs of a random Krylov space outside the k lowest vectors, and its products.
+
+    It holds nothing of the space that found these: a guard vector that comes back from there would converge before a
+    random start has shown what lies below it.
     """
-    slack = 2 * reference.residuals[..., :k] + rounding
-    return bool((ritz.theta[..., :k] < reference.theta[..., :k] - slack).any())
+    growth.lock(ritz, k)
+    used = 0
+    while True:
+        used += growth.fill(budget - used)
+        outside = growth.ritz(growth.width)
+        both = _beside(ritz, outside, k)
+        enough = _finished(both, k, tol, rounding) | following_converged(both, k, WARM_PART)
+        told = _missed(both, ritz, k, rounding) | _confirmed(both, ritz, k, rounding) & enough
+        if growth.exhausted or budget - used < growth.next.shape[-1] or bool(told.all()):
+            return outside, used
+        growth.restart(outside, max(1, (growth.capacity - k) // 3))
+
+
+def _beside(ritz: Ritz, outside: Ritz, k: int) -> Ritz:
+    """Return the k lowest pairs, and those outside them as guard vectors."""
+    values = (torch.cat([a[..., :k], b], dim=-1) for a, b in zip(_parts(ritz), _parts(outside), strict=True))
+    return Ritz(*values)
+
+
+def _parts(ritz: Ritz) -> tuple[Tensor, Tensor, Tensor]:
+    return ritz.theta, ritz.X, ritz.residuals
+
+
+def _missed(both: Ritz, ritz: Ritz, k: int, rounding: Tensor) -> Tensor:
+    """Return where the lowest value outside is below the k-th, and known well enough to say so."""
+    depth = ritz.theta[..., k - 1] - both.theta[..., k]
+    return (depth > rounding) & (both.residuals[..., k] <= CONVERGED_PART * depth)
 
 
 def _untested(ritz: Ritz, k: int) -> Ritz:
@@ -138,16 +168,15 @@ def _untested(ritz: Ritz, k: int) -> Ritz:
     return replace(ritz, residuals=residuals)
 
 
-def _found_anew(ritz: Ritz, reference: Ritz, k: int) -> Tensor:
-    """Return where the (k+1)-st pair has converged, and its value is no higher than that of the reference.
+def _confirmed(both: Ritz, ritz: Ritz, k: int, rounding: Tensor) -> Tensor:
+    """Return where the lowest pair outside has converged, and its value is no higher than that of the guard vector.
 
     The latter is an upper bound of the (k+1)-st eigenvalue: a pair far above it has yet to fall, however small its
-    residual is, as where many eigenvalues lie near the lowest ones.
+    residual is, as where many eigenvalues lie near the lowest ones. Or where no gap will show any more.
     """
-    if min(ritz.theta.shape[-1], reference.theta.shape[-1]) <= k:
-        return following_converged(ritz, k)
-    gap = reference.theta[..., k] - reference.theta[..., k - 1]
-    return following_converged(ritz, k) & (ritz.theta[..., k] <= reference.theta[..., k] + CONVERGED_PART * gap)
+    lowest, last, following = both.theta[..., k], ritz.theta[..., k - 1], ritz.theta[..., k]
+    low = lowest <= following + CONVERGED_PART * (following - last)
+    return following_converged(both, k) & low | tied(both, k, rounding) & (lowest >= last - rounding)
 
 
 class _Growth:
@@ -168,6 +197,9 @@ class _Growth:
         self._V = X.new_zeros((*L.batch_shape, L.n, self.capacity))
         self._H = X.new_zeros((*L.batch_shape, self.capacity, self.capacity))
         self.width, self.rotations = 0, 0
+        self.locked = 0  # columns that the rest is orthogonal to, and that take no part in Ritz pairs
+        self.columns = block
+        self._aside = X
         self.residual = X
         self.next, self.coupling = self._orthonormal(X, torch.zeros_like(self.tiny))
 
@@ -210,37 +242,48 @@ class _Growth:
 
     def ritz(self, count: int) -> Ritz:
         """Return the lowest Ritz pairs of the basis, ``count`` at most."""
-        block = self.coupling.shape[-1]
-        theta, Y = rayleigh_ritz(self.H, self.live)
+        block, free = self.coupling.shape[-1], slice(self.locked, None)
+        theta, Y = rayleigh_ritz(self.H[..., free, free], self.live[..., free])
         theta, Y = theta[..., :count], Y[..., :count]
-        residuals = torch.linalg.vector_norm(self.coupling @ Y[..., self.width - block :, :], dim=-2)
-        return Ritz(theta, self.V @ Y, residuals.masked_fill(theta.isinf(), 0.0))
+        residuals = torch.linalg.vector_norm(self.coupling @ Y[..., Y.shape[-2] - block :, :], dim=-2)
+        return Ritz(theta, self.V[..., free] @ Y, residuals.masked_fill(theta.isinf(), 0.0))
 
     def answer(self, ritz: Ritz) -> Ritz:
         """Return pairs with what rotations since the last polish have added to their deviation removed."""
         return replace(ritz, X=polished(ritz.X)) if self.rotations else ritz
 
-    def restart(self, ritz: Ritz, keep: int, *, random: int = 0) -> None:
-        """Compress to the ``keep`` lowest Ritz vectors; ``random`` columns join the block that continues the basis."""
-        keep = min(keep, ritz.theta.shape[-1], self.capacity - self.next.shape[-1])  # the next block has to fit
+    def restart(self, ritz: Ritz, keep: int) -> None:
+        """Compress to the ``keep`` lowest Ritz vectors, and what is locked."""
+        first = self.locked
+        keep = min(keep, ritz.theta.shape[-1], self.capacity - first - self.next.shape[-1])  # the next block has to fit
         theta, X = ritz.theta[..., :keep], ritz.X[..., :keep]
         self.rotations += 1
-        self._V[..., :keep] = X if self.rotations % self.polish else polished(X)
+        self.width = first + keep
+        self._V[..., first : self.width] = X if self.rotations % self.polish else polished(X)
         self._H.zero_()
-        self._H[..., :keep, :keep] = torch.diag_embed(torch.where(theta.isinf(), torch.zeros_like(theta), theta))
-        self.width = keep
-        if random:
-            self._refresh(random)
+        diagonal = torch.where(theta.isinf(), torch.zeros_like(theta), theta)
+        self._H[..., first : self.width, first : self.width] = torch.diag_embed(diagonal)
 
-    def _refresh(self, columns: int) -> None:
-        """Join random columns to the block that continues the basis, or replace it where both do not fit."""
-        start = gaussian(self.L, columns, generator=self.generator)
-        start = self._project_out(start / torch.linalg.vector_norm(start, dim=-2, keepdim=True))
-        if self.width + self.next.shape[-1] + columns <= self.capacity:
-            start = start - self.next @ (self.next.mT @ start)
-            start = torch.cat([self.next, start], dim=-1)
-        rounding = torch.full_like(self.tiny, torch.finfo(start.dtype).eps ** 0.5)  # of columns of unit length
-        self.next, self.coupling = self._orthonormal(start, rounding)
+    def lock(self, ritz: Ritz, k: int) -> None:
+        """Hold the k lowest Ritz vectors, put the block that continues them aside, and go on from a random one."""
+        self.restart(ritz, k)
+        self.locked, self._aside = self.width, self.next
+        start = gaussian(self.L, self.columns, generator=self.generator)
+        self._continue(start / torch.linalg.vector_norm(start, dim=-2, keepdim=True))
+
+    def join(self, ritz: Ritz, outside: Ritz, k: int, count: int) -> int:
+        """Go on from the k lowest vectors, ``count`` of those outside, and what continues both; return the products."""
+        tail, self.locked = self.next, 0
+        self.restart(ritz, k)
+        self.next = outside.X[..., :count]
+        used = self.fill(self.next.shape[-1])  # L times these gives their part of H
+        self._continue(torch.cat([self._aside, tail], dim=-1))
+        return used
+
+    def _continue(self, block: Tensor) -> None:
+        """Take a block of columns of unit length, made orthogonal to the basis, as the next one."""
+        rounding = torch.full_like(self.tiny, torch.finfo(block.dtype).eps ** 0.5)
+        self.next, self.coupling = self._orthonormal(self._project_out(block), rounding)
 
     def _project_out(self, Z: Tensor) -> Tensor:
         for _ in range(2):
