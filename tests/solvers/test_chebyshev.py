@@ -81,6 +81,17 @@ def test_a_gap_beside_a_hub_is_seen_in_float32(k):
         assert found.status is not kl.Status.CONVERGED
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, F64], ids=["float32", "float64"])
+@pytest.mark.parametrize("k", [2, 3, 6])
+def test_copies_are_not_lost_beside_a_null_vector_that_is_amplified_far_more(k, dtype):
+    """A complete bipartite graph: 0, and 20 as often as 29 times."""
+    W = torch.zeros(50, 50, dtype=dtype)
+    W[:20, 20:] = W[20:, :20] = 1
+    found = kl.subspace(laplacian_matrix(W), k, method="chebyshev")
+    assert found.status is kl.Status.NO_GAP
+    np.testing.assert_allclose(found.ritz_values[1:], 20, rtol=1e-4)
+
+
 @pytest.mark.parametrize("k", [4, 20])
 def test_a_cut_inside_copies_that_fill_the_rest_of_the_block_is_named(k):
     """A cube in ten dimensions: frequencies of 10 and 45 copies."""

@@ -63,6 +63,24 @@ def rates(theta: Tensor, low: float, high: float, least: float = 0.0) -> Tensor:
     return torch.acosh((1 + 2 * (low - theta) / (high - low)).clamp(min=1 + least))
 
 
+def amplifying_degree(theta: Tensor, low: Tensor, high: Tensor, ratio: float = 1e3) -> int:
+    """Return the degree, from 6 to 64, that amplifies frequencies ``(*batch,)`` by this ratio over ``low``."""
+    x = 1 + 2 * (low - theta) / (high - low).clamp(min=torch.finfo(low.dtype).tiny)
+    degree = math.acosh(ratio) / torch.acosh(x).amin().clamp(min=1e-6)
+    return int(degree.clamp(6, 64).ceil())
+
+
+def most_degree(first: Tensor, theta: Tensor, low: Tensor, high: Tensor) -> int:
+    """Return the degree, from 6 to 64, whose amplification at ``first`` is nearly 1 / eps of that at ``theta``.
+
+    With more, rounding of what is amplified the most would hide the rest. All are ``(*batch,)``.
+    """
+    width = (high - low).clamp(min=torch.finfo(low.dtype).tiny)
+    apart = torch.acosh(1 + 2 * (low - first) / width) - torch.acosh(1 + 2 * (low - theta) / width)
+    apart = torch.where(high > low, apart, torch.zeros_like(apart)).amax().clamp(min=1e-6)
+    return int((-math.log(100 * torch.finfo(low.dtype).eps) / apart).clamp(6, 64))
+
+
 def block_width(k: int, n: int, *, guards: int | None = None, line: int = 16) -> int:
     """Return the columns of a block for k frequencies of n nodes.
 

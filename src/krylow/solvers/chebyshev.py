@@ -25,7 +25,17 @@ from krylow.operators import Operator, SparseOperator
 from krylow.solvers._block import Block, conclude
 from krylow.solvers._communities import community_block
 from krylow.solvers._estimate import Estimate, Outcome, Stopping, TooManyKept, inseparable, judge, judge_up_to
-from krylow.solvers._filter import Filter, Precision, block_width, least_guards, rates, spectrum_top, working_precision
+from krylow.solvers._filter import (
+    Filter,
+    Precision,
+    amplifying_degree,
+    block_width,
+    least_guards,
+    most_degree,
+    rates,
+    spectrum_top,
+    working_precision,
+)
 from krylow.solvers._problem import SAFETY, Problem, Solver, Watch, random_block, solve_large, width_of_block
 
 
@@ -65,8 +75,7 @@ class Chebyshev(Solver):
         if problem.is_large():
             return solve_large(problem, partial(self._solve_large, width=width), grouped=True)
         X = gaussian(problem.operator, width, generator=problem.generator)
-        limit = problem.max_products or 4000 * width
-        tol, watch = SAFETY * problem.tol, problem.watch(SAFETY)
+        tol, watch, limit = SAFETY * problem.tol, problem.watch(SAFETY), problem.max_products or 4000 * width
         return chebyshev_subspace(problem.operator, X, problem.k, tol=tol, max_products=limit, watch=watch)
 
     def _solve_large(self, problem: Problem, width: int) -> Ritz:
@@ -109,13 +118,14 @@ def chebyshev_subspace(
     ritz, products, rounding = rotate(L, X), width, breakdown_threshold(L)
     while not bool(((ritz.estimate(k) <= tol) | settled(ritz, k, rounding)).all()):
         first, theta, low = ritz.theta[..., 0], ritz.theta[..., k - 1], ritz.theta[..., -1]
-        degree = _amplifying_degree(theta, low, high, 1e3)
-        if products + (degree + 1) * width > max_products:
-            break
+        degree = amplifying_degree(theta, low, high)
         low = torch.where(low <= first, (first + high) / 2, low)  # one eigenvalue in the whole block
         # One eigenvalue from the k-th to the last, of which there may be more outside: nothing above is to grow.
         low = torch.where(low - theta <= 1e-3 * (low - first), low + 0.03 * (high - low), low)
         first = torch.where(first < low, first, low - size)
+        degree = min(degree, most_degree(first, theta, low, high))
+        if products + (degree + 1) * width > max_products:
+            break
         try:
             Y = chebyshev_filter(L, ritz.X, degree, low, torch.where(high > low, high, low + size), first)
             ritz = rotate(L, Y)
@@ -125,13 +135,6 @@ def chebyshev_subspace(
         except KeyboardInterrupt:
             return replace(ritz, interrupted=True)
     return ritz
-
-
-def _amplifying_degree(theta: Tensor, low: Tensor, high: Tensor, ratio: float) -> int:
-    """Return the degree, from 6 to 64, that amplifies the k-th vector by this ratio over the block's last."""
-    x = 1 + 2 * (low - theta) / (high - low).clamp(min=torch.finfo(low.dtype).tiny)
-    degree = math.acosh(ratio) / torch.acosh(x).amin().clamp(min=1e-6)
-    return int(degree.clamp(6, 64).ceil())
 
 
 @dataclass(frozen=True)
