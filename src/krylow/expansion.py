@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from krylow.krylov.chebyshev import chebyshev_adjoint, chebyshev_series
+from krylow.krylov.chebyshev import chebyshev_adjoint, chebyshev_series, chebyshev_watched
 from krylow.operators import DenseOperator, Operator, SparseOperator
 
 
@@ -29,6 +29,9 @@ class Search:
     most: int = 2**14  # and last: the largest degree is half of it
     jump_degree: int = 300  # degree where the response jumps
     steps: int = 4  # products with |L| that tighten the bound of the spectrum
+    slack: float = 1.01  # factor on the norm of a signal, beyond which its T_d x betrays too short an interval
+    fewer: float = 0.95  # an interval is shortened for at most this part of the degree
+    beyond: int = 200  # frequencies beyond a short interval that are looked at
 
 
 SEARCH = Search()
@@ -75,8 +78,15 @@ def spectral_interval(L: Operator) -> tuple[Tensor, Tensor]:
 
     Gershgorin's, and above it, where the entries are known, the bound of Collatz and Wielandt for $|L|$,
     $\lambda_n \le \max_i (|L| p)_i / p_i$ for any positive p, with a few steps of the power method for p: proved, and
-    close to the largest eigenvalue, which for bipartite graphs it converges to. Costs 4 products of one vector.
+    close to the largest eigenvalue, which for bipartite graphs it converges to. Costs 4 products of one vector, once a
+    sparse operator.
     """
+    if isinstance(L, SparseOperator):
+        return L.kept("spectral interval", lambda: _proved_interval(L))
+    return _proved_interval(L)
+
+
+def _proved_interval(L: Operator) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         frozen = L.detach()
         low, high = (bound.double() for bound in interval(frozen))
@@ -125,6 +135,9 @@ class Expansion:
         ``(*batch, filters)`` the largest modulus of each filter.
     tol
         The part of ``size`` that was asked for.
+    watched
+        Whether the spectrum may reach beyond ``high``: the error is then that for signals whose norms
+        :meth:`apply_watched` finds to be no larger than they may be.
     """
 
     C: Tensor
@@ -133,6 +146,7 @@ class Expansion:
     low: Tensor
     high: Tensor
     tol: float
+    watched: bool = False
 
     @property
     def degree(self) -> int:
@@ -152,6 +166,12 @@ class Expansion:
     def apply(self, L: Operator, x: Tensor) -> Tensor:
         """Return the polynomials' images of x, ``(*batch, n, c, filters)``."""
         return chebyshev_series(L, x, self.C, self.low.to(x.dtype), self.high.to(x.dtype))
+
+    def apply_watched(self, L: Operator, x: Tensor) -> Tensor | None:
+        """Return the images of one block of signals ``(n, c)``, None where one betrays frequencies beyond ``high``."""
+        Y, last = chebyshev_watched(L, x, self.C, self.low.to(x.dtype), self.high.to(x.dtype))
+        norms = torch.linalg.vector_norm(x, dim=-2, dtype=torch.float64)
+        return Y if bool((last <= SEARCH.slack * norms).all()) else None
 
     def combine(self, L: Operator, X: Tensor) -> Tensor:
         """Return the sum of the polynomials' images, each of its own block of X ``(*batch, n, c, filters)``."""
@@ -231,6 +251,75 @@ def expand(
     return Expansion(C, error, size, low, high, tol)
 
 
+@torch.no_grad()
+def shortened(g: Bank, series: Expansion, high: Tensor, dtype: torch.dtype, working: torch.dtype) -> Expansion | None:
+    r"""Return a series of less degree on [low, high], which need not hold the spectrum; None where there is none.
+
+    ``series`` is on an interval [low, b] that does hold it, ``dtype`` what g is evaluated in, and the recurrence runs
+    in ``working``. For a signal with $\|T_d(t(L)) x\| \le \|x\|$, which is looked at, what lies beyond ``high`` hides
+    at most as much as it shows: with $\sum_i T_d(t(\lambda_i))^2 x_i^2 \le \|x\|^2$,
+
+    $$\|g(L) x - p_d(L) x\|^2 \le \left(\max_{[\text{low}, \text{high}]} |g - p_d|^2
+    + \max_{(\text{high}, b]} |g - p_d|^2 / T_d^2\right) \|x\|^2 .$$
+
+    The same holds of rounding that grows there. The degree is the least for which both are within the tolerance.
+    """
+    low, limit = series.low, series.tol * series.size
+    points = 2 ** math.ceil(math.log2(4 * series.degree))
+    C = _coefficients(_at_nodes(g, low, high, points, dtype))
+    inside = _left_out(g, low, high, C, dtype)
+    outside = _beyond(g, low, high, series.high, torch.finfo(working).eps)
+
+    def error(degree: int) -> Tensor:
+        return (inside(degree).square() + outside(C[: degree + 1]).square()).sqrt()
+
+    def within(degree: int) -> bool:
+        return bool((error(degree) <= limit).all())
+
+    most = math.floor(SEARCH.fewer * series.degree)
+    if most < 1 or not within(most):
+        return None
+    degree = _least(within, 1, most)
+    return Expansion(C[: degree + 1], error(degree), series.size, low, high, series.tol, watched=True)
+
+
+def _beyond(g: Bank, low: Tensor, high: Tensor, end: Tensor, eps: float) -> Callable[[Tensor], Tensor]:
+    r"""Return what gives the largest error between ``high`` and ``end``, over T_d there, ``(filters,)``.
+
+    Rounding of size ``eps`` in a step i grows like the Chebyshev polynomials of the second kind, $U_{d-i}$, of which
+    $T_d x$ shows the last: it is at most $\min(1, 4 \epsilon U_d) \sum_j |c_j| U_j / U_d$.
+    """
+    last = torch.acosh(1 + 2 * (end - high) / (high - low))
+
+    def largest(C: Tensor) -> Tensor:
+        j = torch.arange(C.shape[0], dtype=C.dtype, device=C.device)
+        d = C.shape[0] - 1
+        first = torch.log10((0.02 / d) * torch.ones_like(last)).minimum(last.log10())
+        # T_j / T_d is about exp((j - d) theta): it changes evenly with the logarithm of theta.
+        theta = torch.logspace(float(first), float(last.log10()), SEARCH.beyond, dtype=C.dtype, device=C.device)[
+            :, None
+        ]
+        fall = torch.exp((j - d) * theta)
+        T = fall * (1 + torch.exp(-2 * j * theta)) / (1 + torch.exp(-2 * d * theta))
+        U = fall * torch.expm1(-2 * (j + 1) * theta) / torch.expm1(-2 * (d + 1) * theta)
+        lam = low + (high - low) / 2 * (1 + torch.cosh(theta[:, 0]))
+        error = (T @ C - g(lam).double() / torch.cosh(d * theta)).abs().amax(0)
+        growth = torch.sinh((d + 1) * theta) / torch.sinh(theta)
+        rounding = ((4 * eps * growth).clamp(max=1) * (U @ C.abs())).amax(0)
+        return 1.1 * (error.square() + rounding.square()).sqrt()  # between the frequencies looked at
+
+    return largest
+
+
+def _least(within: Callable[[int], bool], first: int, last: int) -> int:
+    """Return the least number from ``first`` on that is within, found by halving, the last one being taken to be."""
+    under, over = first - 1, last
+    while over - under > 1:
+        middle = (under + over) // 2
+        under, over = (under, middle) if within(middle) else (middle, over)
+    return over
+
+
 def _left_out(g: Bank, low: Tensor, high: Tensor, C: Tensor, dtype: torch.dtype) -> Callable[[int], Tensor]:
     """Return what gives the largest error of a series cut at a degree, ``(*batch, filters)``, by finer nodes."""
     points = 4 * C.shape[-2]
@@ -244,11 +333,7 @@ def _least_degree(
 ) -> int:
     """Return the least degree whose largest error is within the limit, found by halving below one that is."""
     left = _left_out(g, low, high, _coefficients(values), dtype)
-    under, over = -1, least
-    while over - under > 1:
-        middle = (under + over) // 2
-        under, over = (under, middle) if bool((left(middle) <= limit).all()) else (middle, over)
-    return over
+    return _least(lambda degree: bool((left(degree) <= limit).all()), 0, least)
 
 
 def _at_nodes(g: Bank, low: Tensor, high: Tensor, points: int, dtype: torch.dtype) -> Tensor:

@@ -103,6 +103,16 @@ def chebyshev_series(L: Operator, X: Tensor, C: Tensor, low: Tensor, high: Tenso
     return _plain_sum(L, X, C.to(X.dtype), low, high) if _checks.traced() else _run(_Series, L, X, C, low, high)
 
 
+@torch.no_grad()
+def chebyshev_watched(L: Operator, X: Tensor, C: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Return :func:`chebyshev_series` of one matrix's block ``(n, c)``, and $\|T_d(t(L)) x\|$ of its columns ``(c,)``.
+
+    No norm exceeds that of x where the interval holds the spectrum. Without a gradient.
+    """
+    Y, last = _forward_sum(L, X, C.to(X.dtype), *_affine(low, high))
+    return Y, torch.linalg.vector_norm(last[0], dim=-2, dtype=torch.float64)
+
+
 def chebyshev_adjoint(L: Operator, X: Tensor, C: Tensor, low: Tensor, high: Tensor) -> Tensor:
     r"""Return $\sum_f \sum_j c_{jf} T_j(t(L)) X_f$, ``(*batch, n, c)``, of X ``(*batch, n, c, filters)``, by Clenshaw.
 
