@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from krylow.krylov.chebyshev import chebyshev_adjoint, chebyshev_series, chebyshev_watched
+from krylow.linalg.row_blocks import lengths
 from krylow.operators import DenseOperator, Operator, SparseOperator
 
 
@@ -30,8 +31,7 @@ class Search:
     jump_degree: int = 300  # degree where the response jumps
     steps: int = 4  # products with |L| that tighten the bound of the spectrum
     slack: float = 1.01  # factor on the norm of a signal, beyond which its T_d x betrays too short an interval
-    fewer: float = 0.95  # an interval is shortened for at most this part of the degree
-    beyond: int = 200  # frequencies beyond a short interval that are looked at
+    least: float = 1e4  # least norm that is compared, over the root of the smallest number
 
 
 SEARCH = Search()
@@ -170,8 +170,12 @@ class Expansion:
     def apply_watched(self, L: Operator, x: Tensor) -> Tensor | None:
         """Return the images of one block of signals ``(n, c)``, None where one betrays frequencies beyond ``high``."""
         Y, last = chebyshev_watched(L, x, self.C, self.low.to(x.dtype), self.high.to(x.dtype))
-        norms = torch.linalg.vector_norm(x, dim=-2, dtype=torch.float64)
-        return Y if bool((last <= SEARCH.slack * norms).all()) else None
+        norms = lengths(x)
+        seen = (last <= SEARCH.slack * norms) & (norms > SEARCH.least * torch.finfo(x.dtype).tiny ** 0.5)
+        seen &= norms.isfinite()  # squares that are too small or too large tell nothing
+        if not bool(seen.all()):
+            seen |= (x == 0).all(-2)
+        return Y if bool(seen.all()) else None
 
     def combine(self, L: Operator, X: Tensor) -> Tensor:
         """Return the sum of the polynomials' images, each of its own block of X ``(*batch, n, c, filters)``."""
@@ -189,7 +193,7 @@ class Expansion:
         degree = 2 * self.degree
         moments = column_moments(L, x, self.low.to(x.dtype), self.high.to(x.dtype), degree).double()
         points = 4 * 2 ** math.ceil(math.log2(degree + 1))
-        p, exact = _values(self.C.detach(), points), _at_nodes(g, self.low, self.high, points, torch.float64)
+        p, exact = _values(self.C.detach(), points), at_nodes(g, self.low, self.high, points, torch.float64)
         # A jump is anywhere between two nodes: each value is compared with the polynomial's at the next ones, too.
         before, after = (
             torch.cat(part, dim=-2) for part in ((p[..., :1, :], p[..., :-1, :]), (p[..., 1:, :], p[..., -1:, :]))
@@ -198,7 +202,7 @@ class Expansion:
         flat = rest.mT.reshape(-1, 1, points)
         wide = torch.nn.functional.max_pool1d(flat, 17, 1, 8).reshape(rest.mT.shape).mT
         wide = wide + 1e-14 * wide.amax(-2, keepdim=True)
-        M = _coefficients(wide)[..., : degree + 1, :] * jackson_factors(degree, wide)[:, None]
+        M = coefficients_of(wide)[..., : degree + 1, :] * jackson_factors(degree, wide)[:, None]
         scale = (rest / _values(M, points)).amax(-2).clamp(min=1)
         return 1.05 * ((moments @ M) * scale[..., None, :]).clamp(min=0).sqrt()
 
@@ -227,9 +231,9 @@ def expand(
     points = SEARCH.first
     with torch.no_grad():
         while True:
-            values = _at_nodes(g, low, high, points, dtype)
+            values = at_nodes(g, low, high, points, dtype)
             size = values.abs().amax(-2)
-            tail = _tails(_coefficients(values), noise * size)  # (*batch, points, filters)
+            tail = _tails(coefficients_of(values), noise * size)  # (*batch, points, filters)
             within = (tail <= max(tol, noise) * size[..., None, :]).all(-1)
             least = int(within.int().argmax(-1).max()) if bool(within.any(-1).all()) else points
             if least <= points // 2 or points >= SEARCH.most or (jumps and points >= 4 * SEARCH.jump_degree):
@@ -238,80 +242,20 @@ def expand(
         resolved = least <= points // 2
         broken = torch.zeros_like(size, dtype=torch.bool) if resolved else _jumping(g, low, high, points, values, tol)
         if degree is None and resolved:
-            degree = _least_degree(g, low, high, values, least, max(tol, noise) * size, dtype)
+            degree = _least_degree(g, low, high, values, max(tol, noise) * size, dtype)
         elif degree is None:
             degree = SEARCH.jump_degree if bool(broken.any()) else points // 2
         points = max(points, 2 ** math.ceil(math.log2(degree + 1)))
-        left = _left_out(g, low, high, _coefficients(_at_nodes(g, low, high, points, dtype)), dtype)
+        left = left_out(g, low, high, coefficients_of(at_nodes(g, low, high, points, dtype)), dtype)
         error = torch.where(broken, torch.inf, left(degree))
-    C = _coefficients(_at_nodes(g, low, high, points, dtype))[..., : degree + 1, :]
+    C = coefficients_of(at_nodes(g, low, high, points, dtype))[..., : degree + 1, :]
     if bool(broken.any()):
         damping = jackson_factors(degree, C)[:, None]
         C = torch.where(broken[..., None, :], damping * C, C)
     return Expansion(C, error, size, low, high, tol)
 
 
-@torch.no_grad()
-def shortened(g: Bank, series: Expansion, high: Tensor, dtype: torch.dtype, working: torch.dtype) -> Expansion | None:
-    r"""Return a series of less degree on [low, high], which need not hold the spectrum; None where there is none.
-
-    ``series`` is on an interval [low, b] that does hold it, ``dtype`` what g is evaluated in, and the recurrence runs
-    in ``working``. For a signal with $\|T_d(t(L)) x\| \le \|x\|$, which is looked at, what lies beyond ``high`` hides
-    at most as much as it shows: with $\sum_i T_d(t(\lambda_i))^2 x_i^2 \le \|x\|^2$,
-
-    $$\|g(L) x - p_d(L) x\|^2 \le \left(\max_{[\text{low}, \text{high}]} |g - p_d|^2
-    + \max_{(\text{high}, b]} |g - p_d|^2 / T_d^2\right) \|x\|^2 .$$
-
-    The same holds of rounding that grows there. The degree is the least for which both are within the tolerance.
-    """
-    low, limit = series.low, series.tol * series.size
-    points = 2 ** math.ceil(math.log2(4 * series.degree))
-    C = _coefficients(_at_nodes(g, low, high, points, dtype))
-    inside = _left_out(g, low, high, C, dtype)
-    outside = _beyond(g, low, high, series.high, torch.finfo(working).eps)
-
-    def error(degree: int) -> Tensor:
-        return (inside(degree).square() + outside(C[: degree + 1]).square()).sqrt()
-
-    def within(degree: int) -> bool:
-        return bool((error(degree) <= limit).all())
-
-    most = math.floor(SEARCH.fewer * series.degree)
-    if most < 1 or not within(most):
-        return None
-    degree = _least(within, 1, most)
-    return Expansion(C[: degree + 1], error(degree), series.size, low, high, series.tol, watched=True)
-
-
-def _beyond(g: Bank, low: Tensor, high: Tensor, end: Tensor, eps: float) -> Callable[[Tensor], Tensor]:
-    r"""Return what gives the largest error between ``high`` and ``end``, over T_d there, ``(filters,)``.
-
-    Rounding of size ``eps`` in a step i grows like the Chebyshev polynomials of the second kind, $U_{d-i}$, of which
-    $T_d x$ shows the last: it is at most $\min(1, 4 \epsilon U_d) \sum_j |c_j| U_j / U_d$.
-    """
-    last = torch.acosh(1 + 2 * (end - high) / (high - low))
-
-    def largest(C: Tensor) -> Tensor:
-        j = torch.arange(C.shape[0], dtype=C.dtype, device=C.device)
-        d = C.shape[0] - 1
-        first = torch.log10((0.02 / d) * torch.ones_like(last)).minimum(last.log10())
-        # T_j / T_d is about exp((j - d) theta): it changes evenly with the logarithm of theta.
-        theta = torch.logspace(float(first), float(last.log10()), SEARCH.beyond, dtype=C.dtype, device=C.device)[
-            :, None
-        ]
-        fall = torch.exp((j - d) * theta)
-        T = fall * (1 + torch.exp(-2 * j * theta)) / (1 + torch.exp(-2 * d * theta))
-        U = fall * torch.expm1(-2 * (j + 1) * theta) / torch.expm1(-2 * (d + 1) * theta)
-        lam = low + (high - low) / 2 * (1 + torch.cosh(theta[:, 0]))
-        error = (T @ C - g(lam).double() / torch.cosh(d * theta)).abs().amax(0)
-        growth = torch.sinh((d + 1) * theta) / torch.sinh(theta)
-        rounding = ((4 * eps * growth).clamp(max=1) * (U @ C.abs())).amax(0)
-        return 1.1 * (error.square() + rounding.square()).sqrt()  # between the frequencies looked at
-
-    return largest
-
-
-def _least(within: Callable[[int], bool], first: int, last: int) -> int:
+def least_within(within: Callable[[int], bool], first: int, last: int) -> int:
     """Return the least number from ``first`` on that is within, found by halving, the last one being taken to be."""
     under, over = first - 1, last
     while over - under > 1:
@@ -320,30 +264,28 @@ def _least(within: Callable[[int], bool], first: int, last: int) -> int:
     return over
 
 
-def _left_out(g: Bank, low: Tensor, high: Tensor, C: Tensor, dtype: torch.dtype) -> Callable[[int], Tensor]:
+def left_out(g: Bank, low: Tensor, high: Tensor, C: Tensor, dtype: torch.dtype) -> Callable[[int], Tensor]:
     """Return what gives the largest error of a series cut at a degree, ``(*batch, filters)``, by finer nodes."""
     points = 4 * C.shape[-2]
-    values = _at_nodes(g, low, high, points, dtype)
+    values = at_nodes(g, low, high, points, dtype)
     # Between nodes a polynomial of a quarter of their number is at most 1 / cos(pi / 8) times as large.
     return lambda degree: 1.09 * (values - _values(C[..., : degree + 1, :], points)).abs().amax(-2)
 
 
-def _least_degree(
-    g: Bank, low: Tensor, high: Tensor, values: Tensor, least: int, limit: Tensor, dtype: torch.dtype
-) -> int:
-    """Return the least degree whose largest error is within the limit, found by halving below one that is."""
-    left = _left_out(g, low, high, _coefficients(values), dtype)
-    return _least(lambda degree: bool((left(degree) <= limit).all()), 0, least)
+def _least_degree(g: Bank, low: Tensor, high: Tensor, values: Tensor, limit: Tensor, dtype: torch.dtype) -> int:
+    """Return the least degree whose largest error is within the limit, half of the nodes being enough."""
+    left = left_out(g, low, high, coefficients_of(values), dtype)
+    return least_within(lambda degree: bool((left(degree) <= limit).all()), 0, values.shape[-2] // 2)
 
 
-def _at_nodes(g: Bank, low: Tensor, high: Tensor, points: int, dtype: torch.dtype) -> Tensor:
+def at_nodes(g: Bank, low: Tensor, high: Tensor, points: int, dtype: torch.dtype) -> Tensor:
     """Return the response at Chebyshev's nodes, ``(*batch, points, filters)`` in float64."""
     angle = torch.pi * (torch.arange(points, dtype=torch.float64, device=low.device) + 0.5) / points
     lam = (high + low)[..., None] / 2 + (high - low)[..., None] / 2 * torch.cos(angle)
     return g(lam.to(dtype)).double()
 
 
-def _coefficients(values: Tensor) -> Tensor:
+def coefficients_of(values: Tensor) -> Tensor:
     """Return the coefficients of the polynomial through values at Chebyshev's nodes, by a cosine transform."""
     points = values.shape[-2]
     mirrored = torch.fft.rfft(torch.cat([values, values.flip(-2)], dim=-2), dim=-2)[..., :points, :]
@@ -354,7 +296,7 @@ def _coefficients(values: Tensor) -> Tensor:
 
 
 def _values(C: Tensor, points: int) -> Tensor:
-    """Return a series at Chebyshev's nodes, ``(*batch, points, filters)``: the inverse of :func:`_coefficients`."""
+    """Return a series at Chebyshev's nodes, ``(*batch, points, filters)``: the inverse of :func:`coefficients_of`."""
     j = torch.arange(C.shape[-2], dtype=torch.float64, device=C.device)
     turned = C * torch.polar(torch.ones_like(j), torch.pi * j / (2 * points))[:, None]
     return (torch.fft.ifft(turned, 2 * points, dim=-2).real * (2 * points))[..., :points, :]
@@ -370,7 +312,7 @@ def _tails(C: Tensor, noise: Tensor) -> Tensor:
 def _jumping(g: Bank, low: Tensor, high: Tensor, points: int, values: Tensor, tol: float) -> Tensor:
     """Return which filters ``(*batch, filters)`` jump: steps between nodes do not shrink with their distance."""
     coarse = values.diff(dim=-2).abs().amax(-2)
-    fine = _at_nodes(g, low, high, 4 * points, values.dtype).diff(dim=-2).abs().amax(-2)
+    fine = at_nodes(g, low, high, 4 * points, values.dtype).diff(dim=-2).abs().amax(-2)
     return (fine > 0.6 * coarse) & (fine > tol * values.abs().amax(-2))
 
 

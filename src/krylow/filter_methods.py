@@ -14,11 +14,12 @@ from krylow._checks import InputError
 from krylow._floor import lifted_dense
 from krylow._memory import empty
 from krylow._response import Response, is_bank, response_of
+from krylow._short_interval import shortened
 from krylow.api import subspace
 from krylow.autodiff.matrix_function import apply_bank
 from krylow.choose import LIMITS
 from krylow.density import estimated_count
-from krylow.expansion import Expansion, expand, shortened, spectral_interval
+from krylow.expansion import Expansion, expand, spectral_interval
 from krylow.krylov.signal import lanczos_function
 from krylow.linalg.eigh import eigh
 from krylow.operators import FunctionOperator, Operator, SparseOperator
@@ -226,8 +227,8 @@ def _fits_single(job: Job, x: Tensor) -> bool:
     allowed = SETTINGS.single * job.ask.tol * series.size
     if not bool((series.rounding(torch.float32) < allowed).all()):
         return False
-    largest = torch.linalg.vector_norm(x, ord=torch.inf) if x.numel() else x.new_zeros(())
-    return Precision.least < float(largest) < Precision.most
+    largest = max(-float(x.min()), float(x.max())) if x.numel() else 0.0  # faster than the norm
+    return Precision.least < largest < Precision.most
 
 
 def _applied(job: Job, series: Expansion, x: Tensor, *, single: bool, reorder: bool) -> Tensor | None:
