@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from krylow.krylov.chebyshev import chebyshev_adjoint, chebyshev_series
+from krylow.krylov.chebyshev import chebyshev_adjoint, chebyshev_series, chebyshev_watched
+from krylow.linalg.row_blocks import lengths
 from krylow.operators import DenseOperator, Operator, SparseOperator
 
 
@@ -29,6 +30,8 @@ class Search:
     most: int = 2**14  # and last: the largest degree is half of it
     jump_degree: int = 300  # degree where the response jumps
     steps: int = 4  # products with |L| that tighten the bound of the spectrum
+    slack: float = 1.01  # factor on the norm of a signal, beyond which its T_d x betrays too short an interval
+    least: float = 1e4  # least norm that is compared, over the root of the smallest number
 
 
 SEARCH = Search()
@@ -75,8 +78,15 @@ def spectral_interval(L: Operator) -> tuple[Tensor, Tensor]:
 
     Gershgorin's, and above it, where the entries are known, the bound of Collatz and Wielandt for $|L|$,
     $\lambda_n \le \max_i (|L| p)_i / p_i$ for any positive p, with a few steps of the power method for p: proved, and
-    close to the largest eigenvalue, which for bipartite graphs it converges to. Costs 4 products of one vector.
+    close to the largest eigenvalue, which for bipartite graphs it converges to. Costs 4 products of one vector, once a
+    sparse operator.
     """
+    if isinstance(L, SparseOperator):
+        return L.kept("spectral interval", lambda: _proved_interval(L))
+    return _proved_interval(L)
+
+
+def _proved_interval(L: Operator) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         frozen = L.detach()
         low, high = (bound.double() for bound in interval(frozen))
@@ -125,6 +135,9 @@ class Expansion:
         ``(*batch, filters)`` the largest modulus of each filter.
     tol
         The part of ``size`` that was asked for.
+    watched
+        Whether the spectrum may reach beyond ``high``: the error is then that for signals whose norms
+        :meth:`apply_watched` finds to be no larger than they may be.
     """
 
     C: Tensor
@@ -133,6 +146,7 @@ class Expansion:
     low: Tensor
     high: Tensor
     tol: float
+    watched: bool = False
 
     @property
     def degree(self) -> int:
@@ -153,6 +167,16 @@ class Expansion:
         """Return the polynomials' images of x, ``(*batch, n, c, filters)``."""
         return chebyshev_series(L, x, self.C, self.low.to(x.dtype), self.high.to(x.dtype))
 
+    def apply_watched(self, L: Operator, x: Tensor) -> Tensor | None:
+        """Return the images of one block of signals ``(n, c)``, None where one betrays frequencies beyond ``high``."""
+        Y, last = chebyshev_watched(L, x, self.C, self.low.to(x.dtype), self.high.to(x.dtype))
+        norms = lengths(x)
+        seen = (last <= SEARCH.slack * norms) & (norms > SEARCH.least * torch.finfo(x.dtype).tiny ** 0.5)
+        seen &= norms.isfinite()  # squares that are too small or too large tell nothing
+        if not bool(seen.all()):
+            seen |= (x == 0).all(-2)
+        return Y if bool(seen.all()) else None
+
     def combine(self, L: Operator, X: Tensor) -> Tensor:
         """Return the sum of the polynomials' images, each of its own block of X ``(*batch, n, c, filters)``."""
         return chebyshev_adjoint(L, X, self.C, self.low.to(X.dtype), self.high.to(X.dtype))
@@ -169,7 +193,7 @@ class Expansion:
         degree = 2 * self.degree
         moments = column_moments(L, x, self.low.to(x.dtype), self.high.to(x.dtype), degree).double()
         points = 4 * 2 ** math.ceil(math.log2(degree + 1))
-        p, exact = _values(self.C.detach(), points), _at_nodes(g, self.low, self.high, points, torch.float64)
+        p, exact = _values(self.C.detach(), points), at_nodes(g, self.low, self.high, points, torch.float64)
         # A jump is anywhere between two nodes: each value is compared with the polynomial's at the next ones, too.
         before, after = (
             torch.cat(part, dim=-2) for part in ((p[..., :1, :], p[..., :-1, :]), (p[..., 1:, :], p[..., -1:, :]))
@@ -178,7 +202,7 @@ class Expansion:
         flat = rest.mT.reshape(-1, 1, points)
         wide = torch.nn.functional.max_pool1d(flat, 17, 1, 8).reshape(rest.mT.shape).mT
         wide = wide + 1e-14 * wide.amax(-2, keepdim=True)
-        M = _coefficients(wide)[..., : degree + 1, :] * jackson_factors(degree, wide)[:, None]
+        M = coefficients_of(wide)[..., : degree + 1, :] * jackson_factors(degree, wide)[:, None]
         scale = (rest / _values(M, points)).amax(-2).clamp(min=1)
         return 1.05 * ((moments @ M) * scale[..., None, :]).clamp(min=0).sqrt()
 
@@ -207,9 +231,9 @@ def expand(
     points = SEARCH.first
     with torch.no_grad():
         while True:
-            values = _at_nodes(g, low, high, points, dtype)
+            values = at_nodes(g, low, high, points, dtype)
             size = values.abs().amax(-2)
-            tail = _tails(_coefficients(values), noise * size)  # (*batch, points, filters)
+            tail = _tails(coefficients_of(values), noise * size)  # (*batch, points, filters)
             within = (tail <= max(tol, noise) * size[..., None, :]).all(-1)
             least = int(within.int().argmax(-1).max()) if bool(within.any(-1).all()) else points
             if least <= points // 2 or points >= SEARCH.most or (jumps and points >= 4 * SEARCH.jump_degree):
@@ -218,47 +242,50 @@ def expand(
         resolved = least <= points // 2
         broken = torch.zeros_like(size, dtype=torch.bool) if resolved else _jumping(g, low, high, points, values, tol)
         if degree is None and resolved:
-            degree = _least_degree(g, low, high, values, least, max(tol, noise) * size, dtype)
+            degree = _least_degree(g, low, high, values, max(tol, noise) * size, dtype)
         elif degree is None:
             degree = SEARCH.jump_degree if bool(broken.any()) else points // 2
         points = max(points, 2 ** math.ceil(math.log2(degree + 1)))
-        left = _left_out(g, low, high, _coefficients(_at_nodes(g, low, high, points, dtype)), dtype)
+        left = left_out(g, low, high, coefficients_of(at_nodes(g, low, high, points, dtype)), dtype)
         error = torch.where(broken, torch.inf, left(degree))
-    C = _coefficients(_at_nodes(g, low, high, points, dtype))[..., : degree + 1, :]
+    C = coefficients_of(at_nodes(g, low, high, points, dtype))[..., : degree + 1, :]
     if bool(broken.any()):
         damping = jackson_factors(degree, C)[:, None]
         C = torch.where(broken[..., None, :], damping * C, C)
     return Expansion(C, error, size, low, high, tol)
 
 
-def _left_out(g: Bank, low: Tensor, high: Tensor, C: Tensor, dtype: torch.dtype) -> Callable[[int], Tensor]:
+def least_within(within: Callable[[int], bool], first: int, last: int) -> int:
+    """Return the least number from ``first`` on that is within, found by halving, the last one being taken to be."""
+    under, over = first - 1, last
+    while over - under > 1:
+        middle = (under + over) // 2
+        under, over = (under, middle) if within(middle) else (middle, over)
+    return over
+
+
+def left_out(g: Bank, low: Tensor, high: Tensor, C: Tensor, dtype: torch.dtype) -> Callable[[int], Tensor]:
     """Return what gives the largest error of a series cut at a degree, ``(*batch, filters)``, by finer nodes."""
     points = 4 * C.shape[-2]
-    values = _at_nodes(g, low, high, points, dtype)
+    values = at_nodes(g, low, high, points, dtype)
     # Between nodes a polynomial of a quarter of their number is at most 1 / cos(pi / 8) times as large.
     return lambda degree: 1.09 * (values - _values(C[..., : degree + 1, :], points)).abs().amax(-2)
 
 
-def _least_degree(
-    g: Bank, low: Tensor, high: Tensor, values: Tensor, least: int, limit: Tensor, dtype: torch.dtype
-) -> int:
-    """Return the least degree whose largest error is within the limit, found by halving below one that is."""
-    left = _left_out(g, low, high, _coefficients(values), dtype)
-    under, over = -1, least
-    while over - under > 1:
-        middle = (under + over) // 2
-        under, over = (under, middle) if bool((left(middle) <= limit).all()) else (middle, over)
-    return over
+def _least_degree(g: Bank, low: Tensor, high: Tensor, values: Tensor, limit: Tensor, dtype: torch.dtype) -> int:
+    """Return the least degree whose largest error is within the limit, half of the nodes being enough."""
+    left = left_out(g, low, high, coefficients_of(values), dtype)
+    return least_within(lambda degree: bool((left(degree) <= limit).all()), 0, values.shape[-2] // 2)
 
 
-def _at_nodes(g: Bank, low: Tensor, high: Tensor, points: int, dtype: torch.dtype) -> Tensor:
+def at_nodes(g: Bank, low: Tensor, high: Tensor, points: int, dtype: torch.dtype) -> Tensor:
     """Return the response at Chebyshev's nodes, ``(*batch, points, filters)`` in float64."""
     angle = torch.pi * (torch.arange(points, dtype=torch.float64, device=low.device) + 0.5) / points
     lam = (high + low)[..., None] / 2 + (high - low)[..., None] / 2 * torch.cos(angle)
     return g(lam.to(dtype)).double()
 
 
-def _coefficients(values: Tensor) -> Tensor:
+def coefficients_of(values: Tensor) -> Tensor:
     """Return the coefficients of the polynomial through values at Chebyshev's nodes, by a cosine transform."""
     points = values.shape[-2]
     mirrored = torch.fft.rfft(torch.cat([values, values.flip(-2)], dim=-2), dim=-2)[..., :points, :]
@@ -269,7 +296,7 @@ def _coefficients(values: Tensor) -> Tensor:
 
 
 def _values(C: Tensor, points: int) -> Tensor:
-    """Return a series at Chebyshev's nodes, ``(*batch, points, filters)``: the inverse of :func:`_coefficients`."""
+    """Return a series at Chebyshev's nodes, ``(*batch, points, filters)``: the inverse of :func:`coefficients_of`."""
     j = torch.arange(C.shape[-2], dtype=torch.float64, device=C.device)
     turned = C * torch.polar(torch.ones_like(j), torch.pi * j / (2 * points))[:, None]
     return (torch.fft.ifft(turned, 2 * points, dim=-2).real * (2 * points))[..., :points, :]
@@ -285,7 +312,7 @@ def _tails(C: Tensor, noise: Tensor) -> Tensor:
 def _jumping(g: Bank, low: Tensor, high: Tensor, points: int, values: Tensor, tol: float) -> Tensor:
     """Return which filters ``(*batch, filters)`` jump: steps between nodes do not shrink with their distance."""
     coarse = values.diff(dim=-2).abs().amax(-2)
-    fine = _at_nodes(g, low, high, 4 * points, values.dtype).diff(dim=-2).abs().amax(-2)
+    fine = at_nodes(g, low, high, 4 * points, values.dtype).diff(dim=-2).abs().amax(-2)
     return (fine > 0.6 * coarse) & (fine > tol * values.abs().amax(-2))
 
 

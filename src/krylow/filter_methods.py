@@ -12,7 +12,9 @@ from torch import Tensor
 from krylow import _checks
 from krylow._checks import InputError
 from krylow._floor import lifted_dense
+from krylow._memory import empty
 from krylow._response import Response, is_bank, response_of
+from krylow._short_interval import shortened
 from krylow.api import subspace
 from krylow.autodiff.matrix_function import apply_bank
 from krylow.choose import LIMITS
@@ -22,7 +24,7 @@ from krylow.krylov.signal import lanczos_function
 from krylow.linalg.eigh import eigh
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.operators.ordering import breadth_first_search, reordered_if_it_pays
-from krylow.solvers._filter import Precision, fits_single
+from krylow.solvers._filter import Precision, fits_single, spectrum_top
 
 #: What :func:`filter` takes beside "auto".
 FILTER_METHODS = ("exact", "chebyshev", "lanczos", "lowpass")
@@ -36,7 +38,10 @@ class FilterSettings:
     most_steps: int = 512  # and most
     call: float = 3e4  # multiplications that a call of a product is worth
     decomposition: float = 12.0  # and that an eigendecomposition takes, over n^3
-    reordered: int = 40  # degree from which the nodes are put in another order
+    long: int = 20  # degree from which a closer look at the graph pays: for a better order and a shorter interval
+    work: int = 200  # and the degree times the columns
+    steps: int = 8  # of Lanczos, which estimate the end of the spectrum
+    shorter: float = 0.95  # part of the interval that an estimate has to leave at most
     single: float = 0.1  # share of the tolerance that rounding may take where the recurrence runs in float32
     kept: float = 1 / 16  # share of the frequencies up to which a low subspace of a large graph is found
     safety: float = 1.1  # factor of estimated errors
@@ -151,10 +156,16 @@ def _norms(x: Tensor) -> Tensor:
 
 
 def _chebyshev(job: Job, x: Tensor) -> Answer:
-    """By the Chebyshev series."""
+    """By the Chebyshev series: a long one first on an interval that is short and watched."""
     series = job.expansion
-    single = _fits_single(job, x)
-    y = _applied(series, job.L.float(), x.float(), job.L).double() if single else _applied(series, job.L, x, job.L)
+    single, long = _fits_single(job, x), _long(job, x)
+    short = _shorter(job, torch.float32 if single else x.dtype) if long else None
+    y = None if short is None else _applied(job, short, x, single=single, reorder=True)
+    if short is not None and y is not None:
+        series = short
+    else:
+        y = _applied(job, series, x, single=single, reorder=long)
+        assert y is not None
     if not job.ask.report:
         return Answer(y, degree=series.degree)
     known = not isinstance(job.L, FunctionOperator)
@@ -165,37 +176,88 @@ def _chebyshev(job: Job, x: Tensor) -> Answer:
     if bool(series.jumps.any()):
         from_density = series.jump_error(job.g, job.L, x)
         error = error + torch.where(series.jumps[..., None, :], from_density, torch.zeros_like(error))
-    how = "" if not bool(series.jumps.any()) else "damped, since no polynomial converges at a jump"
-    return Answer(y, error, proved=known, degree=series.degree, how=how)
+    return Answer(y, error, proved=known, degree=series.degree, how=_how(series, short))
 
 
-def _tracked(series: Expansion, L: Operator, x: Tensor) -> bool:
-    return torch.is_grad_enabled() and (L.requires_grad or x.requires_grad or series.C.requires_grad)
+def _how(series: Expansion, short: Expansion | None) -> str:
+    """Say what is particular about a series, and about the one on a short interval where there was one."""
+    if bool(series.jumps.any()):
+        return "damped, since no polynomial converges at a jump"
+    if short is None:
+        return ""
+    end = f"an end of the spectrum estimated as {float(short.high):.4g}"
+    if series is short:
+        return f"degree {series.degree} for {end}, which the recurrence does not contradict"
+    return f"on the proved interval, since {end} is too low"
+
+
+def _tracked(job: Job, x: Tensor) -> bool:
+    return torch.is_grad_enabled() and (job.L.requires_grad or x.requires_grad or job.expansion.C.requires_grad)
+
+
+def _long(job: Job, x: Tensor) -> bool:
+    """Return whether a series takes so long that it is worth to look closer at the graph first."""
+    L, degree = job.L, job.expansion.degree
+    if not isinstance(L, SparseOperator) or L.device.type != "cpu" or x.ndim > 2 or _tracked(job, x):
+        return False
+    return degree >= SETTINGS.long and degree * x.shape[-1] >= SETTINGS.work
+
+
+def _shorter(job: Job, working: torch.dtype) -> Expansion | None:
+    """Return the series on an interval that ends at an estimate of the largest frequency; None where it is no shorter.
+
+    The estimate costs 8 products of one vector, once an operator.
+    """
+    L, series = job.L, job.expansion
+    assert isinstance(L, SparseOperator)
+    if job.ask.degree is not None or not series.converged:
+        return None
+    top = L.kept("estimated end", lambda: spectrum_top(L.detach().counting_for(L), steps=SETTINGS.steps, residual=True))
+    high = torch.full_like(series.high, top)
+    if not bool((series.low < high) & (high < SETTINGS.shorter * series.high)):
+        return None
+    return shortened(job.g, series, high, job.dtype, working)
 
 
 def _fits_single(job: Job, x: Tensor) -> bool:
     """Return whether a sparse graph's series may run in float32: a loose tolerance, and no gradient."""
     L, series = job.L, job.expansion
-    if not isinstance(L, SparseOperator) or x.dtype == torch.float32 or _tracked(series, L, x) or not fits_single(L):
+    if not isinstance(L, SparseOperator) or x.dtype == torch.float32 or _tracked(job, x) or not fits_single(L):
         return False
-    largest = torch.linalg.vector_norm(x, ord=torch.inf) if x.numel() else x.new_zeros(())
     allowed = SETTINGS.single * job.ask.tol * series.size
-    return Precision.least < float(largest) < Precision.most and bool((series.rounding(torch.float32) < allowed).all())
+    if not bool((series.rounding(torch.float32) < allowed).all()):
+        return False
+    largest = max(-float(x.min()), float(x.max())) if x.numel() else 0.0  # faster than the norm
+    return Precision.least < largest < Precision.most
 
 
-def _applied(series: Expansion, L: Operator, x: Tensor, parent: Operator) -> Tensor:
-    """Return the series' images; of a long one without a gradient in an order whose products miss the cache less."""
-    L = L if L is parent else L.counting_for(parent)
-    if not isinstance(L, SparseOperator) or _tracked(series, L, x) or x.ndim > 2:
-        return series.apply(L, x)
-    graph = L
-    found = (
-        reordered_if_it_pays(L, lambda: breadth_first_search(graph)) if series.degree >= SETTINGS.reordered else None
-    )
-    if found is None:
-        return series.apply(L, x)
-    parts = series.apply(found.operator.counting_for(L), x[found.order.long()]).movedim(-1, 0)  # (filters, n, c)
-    return torch.stack([found.back(part.contiguous()) for part in parts]).movedim(0, -1)
+def _applied(job: Job, series: Expansion, x: Tensor, *, single: bool, reorder: bool) -> Tensor | None:
+    """Return the series' images in x's dtype, None where its interval is found to be too short.
+
+    ``reorder`` says whether it is worth to put the nodes in an order whose products miss the cache less.
+    """
+    L, columns = job.L, x.float() if single else x
+    found = None
+    if reorder and isinstance(L, SparseOperator):
+        graph = L.detach()
+        found = L.kept("order", lambda: reordered_if_it_pays(graph, lambda: breadth_first_search(graph)))
+    if found is not None:
+        L, columns = found.operator, found.there(columns.contiguous())
+    if single or found is not None:
+        L = (L.float() if single else L.detach()).counting_for(job.L)
+    y = series.apply_watched(L, columns) if series.watched else series.apply(L, columns)
+    if y is None or (found is None and not single):
+        return y
+    parts = y.movedim(-1, 0)  # (filters, *batch, n, c)
+    images = empty(*parts.shape, dtype=x.dtype, device=x.device)
+    for part, image in zip(parts, images, strict=True):
+        if found is None:
+            image.copy_(part)
+        elif single:
+            image.copy_(found.back(part.contiguous()))
+        else:
+            found.back(part.contiguous(), image)
+    return images.movedim(0, -1)
 
 
 def _lanczos(job: Job, x: Tensor) -> Answer:

@@ -4,7 +4,8 @@ $$g(L) = U g(\Lambda) U^\top, \qquad L = U \Lambda U^\top$$
 
 - "exact": the eigendecomposition.
 - "chebyshev": the response's Chebyshev series, of the degree that its own coefficients ask for
-  (:mod:`krylow.expansion`); Jackson's damping where it jumps.
+  (:mod:`krylow.expansion`), a long one on an interval whose end is estimated and watched
+  (:mod:`krylow._short_interval`); Jackson's damping where it jumps.
 - "lanczos": each signal's own Krylov space (:mod:`krylow.krylov.signal`).
 - "lowpass": the low subspace, where the response is constant beyond a band.
 """
@@ -45,7 +46,8 @@ class Filtered:
         the error's norm, rounding included.
     proved
         Whether it is a bound: of the exact method and of a smooth response's series, as far as its values at Chebyshev
-        nodes show the response and the spectrum's ends are known. Else it is an estimate.
+        nodes show the response and the spectrum's ends are known. It is one where an end is estimated, too, as what
+        lies beyond is bounded by the signal's own recurrence. Else it is an estimate.
     method, why
         The method that was used, and why.
     degree

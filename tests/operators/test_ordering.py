@@ -36,6 +36,7 @@ def test_a_permuted_operator_is_the_permuted_matrix(kind):
     X = torch.randn(30, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(other.back(other.operator @ X[other.order]), dense @ X)
     torch.testing.assert_close(other.back(X[:, :1][other.order]), X[:, :1], rtol=0, atol=0)
+    torch.testing.assert_close(other.there(X), X[other.order], rtol=0, atol=0)
     assert (other.operator.psd, other.operator.dtype) == (L.psd, L.dtype)
     if kind == "normalized":
         torch.testing.assert_close(other.back(other.operator.null_vector[:, None])[:, 0], L.null_vector)

@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from krylow import _checks
 from krylow._memory import empty
+from krylow.linalg.row_blocks import lengths
 from krylow.operators import Operator, SparseOperator
 from krylow.operators.base import Scalar
 
@@ -108,6 +109,16 @@ def chebyshev_series(L: Operator, X: Tensor, C: Tensor, low: Tensor, high: Tenso
         ``(*batch,)``, which take no gradient: the sum does not depend on them as long as C is the same function's.
     """
     return _plain_sum(L, X, C.to(X.dtype), low, high) if _checks.traced() else _run(_Series, L, X, C, low, high)
+
+
+@torch.no_grad()
+def chebyshev_watched(L: Operator, X: Tensor, C: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Return :func:`chebyshev_series` of one matrix's block ``(n, c)``, and $\|T_d(t(L)) x\|$ of its columns ``(c,)``.
+
+    No norm exceeds that of x where the interval holds the spectrum. Without a gradient.
+    """
+    Y, last = _forward_sum(L, X, C.to(X.dtype), *_affine(low, high))
+    return Y, lengths(last[0])
 
 
 def chebyshev_adjoint(L: Operator, X: Tensor, C: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -210,7 +221,7 @@ def _forward_sum(L: Operator, X: Tensor, C: Tensor, a: Tensor, b: Tensor) -> tup
     """Return the sums ``(*batch, n, c, filters)`` and the last block with the one before it."""
     degree, filters = C.shape[-2] - 1, C.shape[-1]
     *batch, n, c = X.shape
-    width = min(degree + 1, BLOCKS)
+    width = min(degree + 1, BLOCKS if filters > 1 else 2)  # one sum is cheap to pass over
     room = empty(*batch, width, n, c, dtype=X.dtype, device=X.device)
     Y = empty(*batch, filters, n * c, dtype=X.dtype, device=X.device)
     first = 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -62,11 +63,27 @@ class Reordered:
     order: Tensor
     communities: Tensor | None = None
 
-    def back(self, X: Tensor) -> Tensor:
-        """Return the rows of a contiguous block ``(n, s)`` of the new order in the old one."""
-        out = empty(*X.shape, dtype=X.dtype)
-        _native.scatter_rows(X.numpy(), self.order.numpy(), out.numpy(), thread_count())
-        return out
+    def back(self, X: Tensor, out: Tensor | None = None) -> Tensor:
+        """Return the rows of a contiguous block ``(n, s)`` of the new order in the old one, in ``out`` where given."""
+        return _scattered(X, self.order, out)
+
+    def there(self, X: Tensor) -> Tensor:
+        """Return the rows of a contiguous block ``(n, s)`` of the old order in the new one."""
+        return _scattered(X, self._places)
+
+    @cached_property
+    def _places(self) -> Tensor:
+        """``(n,)``: the new number of each old node."""
+        places = torch.empty_like(self.order)
+        places[self.order.long()] = torch.arange(self.order.numel(), dtype=self.order.dtype)
+        return places
+
+
+def _scattered(X: Tensor, places: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return the rows of X, each at its place."""
+    out = empty(*X.shape, dtype=X.dtype) if out is None else out
+    _native.scatter_rows(X.numpy(), places.numpy(), out.numpy(), thread_count())
+    return out
 
 
 @dataclass(frozen=True)

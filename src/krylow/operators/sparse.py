@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,8 @@ from krylow import _checks, _native
 from krylow._memory import empty
 from krylow._threads import thread_count
 from krylow.operators.base import Operator, Scalar
+
+Made = TypeVar("Made")
 
 
 class _Rows(NamedTuple):
@@ -65,10 +67,11 @@ class SparseOperator(Operator):
         self._indices: tuple[np.ndarray, np.ndarray] | None = None
         self._checked: _native.Pattern | None = None
         self._rows: _Rows | None = None
+        self._kept: dict[str, tuple[int, Any]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy or a pickle needs; the rest is made again."""
-        return {**self.__dict__, "_indices": None, "_checked": None}
+        return {**self.__dict__, "_indices": None, "_checked": None, "_kept": {}}
 
     @classmethod
     def from_coo(cls, row: Tensor, col: Tensor, values: Tensor, n: int, *, psd: bool = False) -> SparseOperator:
@@ -224,6 +227,19 @@ class SparseOperator(Operator):
         if not self.requires_grad:
             self._rows = rows
         return rows
+
+    def kept(self, name: str, make: Callable[[], Made]) -> Made:
+        """Return what ``make`` makes of the values: what it made last, where torch has not changed them since.
+
+        ``name`` says what that is. Nothing is kept where a gradient passes.
+        """
+        found = self._kept.get(name)
+        if found is None or found[0] != self.values._version or self.requires_grad:
+            found = self.values._version, make()
+            if not self.requires_grad:
+                self._kept[name] = found
+        made: Made = found[1]
+        return made
 
     def null_rows(self, x: np.ndarray | None = None) -> tuple[np.ndarray, bool]:
         """Return where L x is zero up to rounding, x being positive (None: ones), on the host.
