@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -49,11 +50,14 @@ class Refinement {
 
     double outside(double excess) const { return std::max(0.0, std::abs(excess) - slack_); }
 
+    void list(Size i) {
+        if (listed_[i]) return;
+        listed_[i] = true;
+        active_.push_back(static_cast<I>(i));
+    }
+
     void push(Size i) {
-        if (!listed_[i]) {
-            listed_[i] = true;
-            active_.push_back(static_cast<I>(i));
-        }
+        list(i);
         auto& heap = heaps_[side_[i]];
         heap.push_back({gain_[i], stamp_++, static_cast<I>(i)});
         std::push_heap(heap.begin(), heap.end());
@@ -127,8 +131,11 @@ class Refinement {
         return first ? 0 : second ? 1 : -1;
     }
 
+    // Move nodes one after the other, then take back all after the best state: sizes first, then the cut.
     void move(Size patience) {
-        double total = 0, best = 0, best_excess = excess_;
+        double total = 0;
+        const auto state = [&] { return std::array{outside(excess_), -total, std::abs(excess_)}; };
+        auto best = state();
         Size kept = 0;
         moved_.clear();
         while (static_cast<Size>(moved_.size()) < kept + patience) {
@@ -145,12 +152,11 @@ class Refinement {
                 if (j == i || locked_[j] || twice == 0) continue;
                 const double change = side_[j] == from ? twice : -twice;
                 gain_[j] += change;
-                if (change > 0) push(j);  // otherwise it is in its heap, higher than it should be
+                list(j);
+                if (change > 0) push(j);  // otherwise it is in its heap, higher than it should be, or gains nothing
             }
-            const double off = outside(excess_), least = outside(best_excess);
-            if (off < least || (off == least && (total > best || (total == best && std::abs(excess_) < std::abs(best_excess))))) {
-                best = total;
-                best_excess = excess_;
+            if (state() < best) {
+                best = state();
                 kept = static_cast<Size>(moved_.size());
             }
         }

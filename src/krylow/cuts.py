@@ -1,4 +1,4 @@
-r"""Cutting a graph: the Fiedler vector, and partitions by bisection with it or by k-means on the low subspace.
+r"""Cutting a graph: the Fiedler vector, and partitions by multilevel bisection or by k-means on the low subspace.
 
 The relaxed problem behind both: of all vectors orthogonal to the trivial one, the Fiedler vector has the least
 
@@ -168,15 +168,16 @@ def partition(
 ) -> Partition:
     r"""Divide a graph into parts of few edges between them, and report the cut.
 
-    - "bisection": recursive spectral bisection (Simon, 1991). Nodes in the order of the Fiedler vector are divided at
-      the quantile, each side again with its own; components are kept whole as far as the sizes allow. Parts differ by
-      a few nodes at most.
+    - "bisection": recursive multilevel bisection (Barnard and Simon, 1994; Hendrickson and Leland, 1995). Nodes are
+      aggregated until some hundred are left, which are divided at the quantile of their Fiedler vector; on every level
+      back, single nodes move to the other side where the cut becomes less (Fiduccia and Mattheyses, 1982). Components
+      are kept whole as far as the sizes allow. Parts differ by a few nodes at most.
     - "kmeans": k-means on the rows of the ``parts`` lowest frequencies, of unit length for a normalized Laplacian (Ng,
       Jordan and Weiss, 2001), from the starting points of Damle, Minden and Ying (2019). Parts are as the graph has
       them, of any size.
 
-    Both are relaxations: no bound of how near the cut is to the least one. Costs one subspace of k = 2 for every
-    division, or one of k = parts.
+    Neither bounds how near the cut is to the least one. Bisection costs a few passes over the edges for every doubling
+    of the parts, k-means one subspace of k = parts.
 
     Parameters
     ----------
@@ -186,7 +187,7 @@ def partition(
     parts
         Their number.
     method, tol, seed
-        "bisection" or "kmeans", and the accuracy and the random numbers of the subspaces.
+        "bisection" or "kmeans", and the accuracy and the random numbers of the latter's subspace.
 
     Examples
     --------
@@ -207,7 +208,7 @@ def partition(
         labels = np.zeros(L.n, dtype=np.int64)
         _divide(Graph(matrix.indptr, matrix.indices, matrix.data), np.arange(L.n), (0, parts), labels)
     apart = np.repeat(labels, np.diff(matrix.indptr)) != labels[matrix.indices]
-    cut = -float(matrix.data[apart].sum()) / 2
+    cut = 0.0 - float(matrix.data[apart].sum()) / 2
     sizes = np.bincount(labels, minlength=parts)
     at = [torch.from_numpy(part).to(L.device) for part in (labels, sizes)]
     return Partition(at[0], cut, at[1], float(sizes.max()) * parts / L.n, method)
