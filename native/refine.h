@@ -18,7 +18,14 @@ class Refinement {
   public:
     Refinement(const Rows<I>& L, const V* values, const double* weights, std::uint8_t* side, double target,
                double slack)
-        : L_(L), values_(values), weights_(weights), side_(side), slack_(slack), gain_(L.n), locked_(L.n), listed_(L.n, false) {
+        : L_(L),
+          values_(values),
+          weights_(weights),
+          side_(side),
+          slack_(slack),
+          gain_(L.n),
+          locked_(L.n),
+          listed_(L.n, false) {
         excess_ = -target;
         for (Size i = 0; i < L.n; ++i) excess_ += side[i] ? 0 : weights[i];
     }
