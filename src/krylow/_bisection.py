@@ -32,7 +32,7 @@ class BisectionSettings:
     stalled: float = 0.9  #: where more than this share remains all the same, there are no coarser graphs
     heaviest: float = 0.03  #: most of the graph in one aggregate
     passes: int = 8  #: most passes of refinement on a level
-    patience: int = 200  #: moves of a pass without a better cut before it ends
+    patience: int = 100  #: moves of a pass without a better cut before it ends
 
 
 SETTINGS = BisectionSettings()
