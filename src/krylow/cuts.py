@@ -191,8 +191,9 @@ def partition(
 
     Examples
     --------
+    >>> import krylow as kl
     >>> path = np.diag(np.ones(3), 1) + np.diag(np.ones(3), -1)
-    >>> partition(laplacian(path), 2)
+    >>> kl.partition(kl.laplacian(path), 2)
     Partition(parts=2, cut=1, balance=1.000, method='bisection')
     """
     L = as_operator(L)
