@@ -115,7 +115,8 @@ def _start(graph: Graph, weights: np.ndarray, left: int, settings: BisectionSett
         np.fill_diagonal(L, 0)
         np.fill_diagonal(L, -L.sum(1))
         root = np.sqrt(weights)
-        starts = scipy.linalg.eigh(L / root / root[:, None], subset_by_index=(1, min(2, n - 1)))[1] / root[:, None]
+        if np.isfinite(L).all():  # sums of weights may overflow where they do not
+            starts = scipy.linalg.eigh(L / root / root[:, None], subset_by_index=(1, min(2, n - 1)))[1] / root[:, None]
     found = []
     for x in starts.T:
         order = np.argsort(x, kind="stable")
