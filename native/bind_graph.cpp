@@ -9,6 +9,7 @@
 #include "border.h"
 #include "graph.h"
 #include "passes.h"
+#include "refine.h"
 
 namespace krylow {
 namespace python {
@@ -96,14 +97,14 @@ std::uint64_t mirror_balance(const In& crow, const In& col, const In& bits) {
     return balance;
 }
 
-// Refuse what is not a permutation of 0 to n - 1: two rows in one place would leave another one unwritten.
+// Refuse nodes that are not inside, or not each another one: with n of them they are a permutation.
 template <class N>
-void check_permutation(const N* order, Size n) {
-    check_inside(order, n, n, "order");
+void check_distinct(const N* nodes, Size count, Size n, const char* name) {
+    check_inside(nodes, count, n, name);
     Array<bool> seen(n, false);
-    for (Size i = 0; i < n; ++i) {
-        if (seen[order[i]]) refuse("order", "a permutation");
-        seen[order[i]] = true;
+    for (Size i = 0; i < count; ++i) {
+        if (seen[nodes[i]]) refuse(name, "each node once");
+        seen[nodes[i]] = true;
     }
 }
 
@@ -120,11 +121,32 @@ void permute(const In& crow, const In& col, const In& values, const In& order, c
                 auto* const to_columns = entries<I>(columns, "columns", {given.count});
                 auto* const to_values = entries<W>(permuted, "entries", {given.count});
                 const nb::gil_scoped_release unlocked;
-                check_permutation(ordered, given.n);
+                check_distinct(ordered, given.n, given.n, "order");
                 permute(given, own, ordered, to_rows, to_columns, to_values, threads);
             });
         });
     });
+}
+
+nb::object subgraph(const In& crow, const In& col, const In& values, const In& nodes) {
+    nb::object found;
+    with_matrix<float, double>(crow, col, values, [&](auto rows, auto* own) {
+        using I = std::remove_const_t<std::remove_pointer_t<decltype(rows.crow)>>;
+        with_dtype<std::int32_t, std::int64_t>(nodes, "nodes", [&](auto type) {
+            using N = typename decltype(type)::type;
+            const Size count = length(nodes, "nodes");
+            const auto* const chosen = entries<N>(nodes, "nodes", {count});
+            Subgraph<I> part;
+            {
+                const nb::gil_scoped_release unlocked;
+                check_distinct(chosen, count, rows.n, "nodes");
+                part = krylow::subgraph(rows, own, chosen, count);
+            }
+            found = nb::make_tuple(to_numpy(std::move(part.rows)), to_numpy(std::move(part.columns)),
+                                   to_numpy(std::move(part.values)));
+        });
+    });
+    return found;
 }
 
 void scatter_rows(const In& X, const In& order, const Out& out, int threads) {
@@ -137,7 +159,7 @@ void scatter_rows(const In& X, const In& order, const Out& out, int threads) {
             const auto* const ordered = entries<N>(order, "order", {n});
             auto* const target = entries<T>(out, "out", {n, columns});
             const nb::gil_scoped_release unlocked;
-            check_permutation(ordered, n);
+            check_distinct(ordered, n, n, "order");
             krylow::scatter_rows(block, ordered, target, n, columns, threads);
         });
     });
@@ -241,6 +263,19 @@ void subtract(const In& labels, const In& v, const In& sizes, const In& Z, const
     });
 }
 
+double refine(const In& crow, const In& col, const In& values, const In& weights, const Out& side, double target,
+              double slack, int passes, Size patience) {
+    double cut = 0;
+    with_matrix<float, double>(crow, col, values, [&](auto rows, auto* own) {
+        const auto* const nodes = entries<double>(weights, "weights", {rows.n});
+        auto* const sides = entries<std::uint8_t>(side, "side", {rows.n});
+        const nb::gil_scoped_release unlocked;
+        check_inside(sides, rows.n, 2, "side");
+        cut = Refinement(rows, own, nodes, sides, target, slack).run(passes, patience);
+    });
+    return cut;
+}
+
 }  // namespace
 }  // namespace python
 
@@ -260,6 +295,8 @@ void bind_graph(nb::module_& m) {
           "Return zero where a matrix is symmetric to the last bit.");
     m.def("permute", &python::permute, arg("crow"), arg("col"), arg("values"), arg("order"), arg("rows"), arg("columns"),
           arg("entries"), arg("threads"), "Write the rows of a matrix whose nodes are put in an order.");
+    m.def("subgraph", &python::subgraph, arg("crow"), arg("col"), arg("values"), arg("nodes"),
+          "Return the rows, columns and values of the matrix of some nodes.");
     m.def("scatter_rows", &python::scatter_rows, arg("X"), arg("order"), arg("out"), arg("threads"),
           "Write row i of a block to row order[i] of another one.");
     m.def("aggregate", &python::aggregate, arg("crow"), arg("col"), arg("values"), arg("strong"), arg("bound"),
@@ -271,6 +308,8 @@ void bind_graph(nb::module_& m) {
     m.def("restrict", &python::restrict, arg("labels"), arg("v"), arg("sizes"), arg("X"), arg("total"), "Add P^T X to `total`.");
     m.def("prolong", &python::prolong, arg("labels"), arg("v"), arg("sizes"), arg("Z"), arg("X"), "Write P Z to X.");
     m.def("subtract", &python::subtract, arg("labels"), arg("v"), arg("sizes"), arg("Z"), arg("X"), "Subtract P Z from X.");
+    m.def("refine", &python::refine, arg("crow"), arg("col"), arg("values"), arg("weights"), arg("side"), arg("target"),
+          arg("slack"), arg("passes"), arg("patience"), "Refine a cut in two in place; return it.");
 }
 
 }  // namespace krylow

@@ -39,6 +39,8 @@ inline constexpr const char* name_of<std::int64_t> = "int64";
 template <>
 inline constexpr const char* name_of<std::uint64_t> = "uint64";
 template <>
+inline constexpr const char* name_of<std::uint8_t> = "uint8";
+template <>
 inline constexpr const char* name_of<bool> = "bool";
 
 [[noreturn]] inline void refuse(const char* name, const std::string& expected) {

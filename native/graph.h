@@ -223,6 +223,36 @@ void permute(const Rows<I>& L, const V* values, const N* order, I* rows, I* colu
     });
 }
 
+template <class I>
+struct Subgraph {
+    Array<I> rows, columns;
+    Array<double> values;
+};
+
+// The rows and columns of some nodes, in their order.
+template <class I, class V, class N>
+Subgraph<I> subgraph(const Rows<I>& L, const V* values, const N* nodes, Size count) {
+    Array<I> place(L.n, I{-1}), rows(count + 1, I{0});
+    Size most = 0;
+    for (Size i = 0; i < count; ++i) {
+        place[nodes[i]] = static_cast<I>(i);
+        most += L.crow[nodes[i] + 1] - L.crow[nodes[i]];
+    }
+    Array<I> columns(most);
+    Array<double> entries(most);
+    Size end = 0;
+    for (Size i = 0; i < count; ++i) {
+        for (Size p = L.crow[nodes[i]]; p < L.crow[nodes[i] + 1]; ++p) {
+            const I j = place[L.col[p]];
+            if (j < 0) continue;
+            columns[end] = j;
+            entries[end++] = static_cast<double>(values[p]);
+        }
+        rows[i + 1] = static_cast<I>(end);
+    }
+    return {std::move(rows), std::move(columns).first(end), std::move(entries).first(end)};
+}
+
 // Write row i of a block to row order[i] of another one, a permutation.
 template <class T, class N>
 void scatter_rows(const T* X, const N* order, T* out, Size n, Size columns, int threads) {

@@ -1,12 +1,16 @@
 """Fiedler pairs and partitions of graphs whose cuts are known, and against a count of the cut edges."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+import scipy.spatial
 import torch
 
 import krylow as kl
+from krylow.operators import SparseOperator
 from krylow.testing import block_diagonal, complete, cycle, grid, path, random_graph, star
 
 
@@ -85,6 +89,67 @@ def test_bisection_is_balanced_and_reports_the_cut_of_its_labels(parts):
     assert int(found.sizes.max() - found.sizes.min()) <= math.ceil(math.log2(parts + 1))
     if parts == 2:
         assert found.cut == 10  # along the shorter side of 9, with one step since 117 nodes are odd
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_grid_is_cut_nearly_along_its_shorter_side(columns):
+    found = kl.partition(kl.laplacian(grid(40, columns).to_sparse()), 2)
+    assert 40 <= found.cut <= 1.25 * 40
+    assert found.balance == 1
+
+
+def test_a_bisection_of_few_nodes_is_the_best_one_of_all_or_nearly():
+    for seed in range(20):
+        W = random_graph(10, seed=seed)
+        found = kl.partition(kl.laplacian(W), 2)
+        sides = itertools.combinations(range(10), 5)
+        best = min(cut_of(W, torch.isin(torch.arange(10), torch.tensor(side))) for side in sides)
+        assert best * (1 - 1e-12) <= found.cut <= 1.1 * best
+
+
+def random_rows(n, edges, weights, seed=0):
+    rng = np.random.default_rng(seed)
+    i, j = rng.integers(0, n, (2, edges))
+    W = sp.coo_array((weights(rng, edges) * (i != j), (i, j)), shape=(n, n)).tocsr()
+    return W + W.T
+
+
+HARD = {
+    "weights of both signs": random_rows(1500, 4000, lambda rng, m: rng.standard_normal(m)),
+    "weights of many orders": random_rows(1500, 4000, lambda rng, m: 10.0 ** rng.uniform(-12, 12, m)),
+    "many components": random_rows(1500, 700, lambda rng, m: np.ones(m)),
+    "one large component": random_rows(1500, 1500, lambda rng, m: np.ones(m)),
+    "a star": sp.csr_array(star(1500).numpy()),
+    "all pairs": sp.csr_array(complete(300).numpy()),
+    "no edges": sp.csr_array((1500, 1500)),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("parts", [2, 7, 64])
+def test_any_graph_is_divided_evenly(name, parts):
+    W = HARD[name]
+    L = SparseOperator.from_matrix(sp.diags_array(W.sum(1)) - W, psd=False)
+    found = kl.partition(L, parts)
+    edges, labels = W.tocoo(), found.labels.numpy()
+    apart = edges.data[labels[edges.row] != labels[edges.col]]
+    assert found.cut == pytest.approx(apart.sum() / 2, rel=1e-12, abs=1e-14 * np.abs(apart).sum())
+    np.testing.assert_array_equal(found.sizes, np.bincount(labels, minlength=parts))
+    assert int(found.sizes.max() - found.sizes.min()) <= math.ceil(math.log2(parts + 1))
+    drawn = np.random.default_rng(0).permutation(np.arange(len(labels)) * parts // len(labels))
+    assert found.cut <= edges.data[drawn[edges.row] != drawn[edges.col]].sum() / 2
+
+
+def test_the_order_of_the_nodes_makes_little_difference():
+    points = np.random.default_rng(0).random((3000, 2))
+    near = scipy.spatial.cKDTree(points).query(points, 7)[1][:, 1:]
+    A = sp.coo_array((np.ones(near.size), (np.repeat(np.arange(3000), 6), near.ravel())), shape=(3000, 3000)).tocsr()
+    W = A.maximum(A.T)
+    cuts = []
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(3000)
+        cuts.append(kl.partition(kl.laplacian(W[order][:, order]), 4).cut)
+    assert max(cuts) <= 1.3 * min(cuts)
 
 
 def test_components_are_kept_whole_where_they_fit():

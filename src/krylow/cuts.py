@@ -1,4 +1,4 @@
-r"""Cutting a graph: the Fiedler vector, and partitions by bisection with it or by k-means on the low subspace.
+r"""Cutting a graph: the Fiedler vector, and partitions by multilevel bisection or by k-means on the low subspace.
 
 The relaxed problem behind both: of all vectors orthogonal to the trivial one, the Fiedler vector has the least
 
@@ -17,15 +17,16 @@ import numpy as np
 import scipy.linalg
 import torch
 from scipy.cluster.vq import kmeans2
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from krylow import _checks
+from krylow._bisection import Graph, bisect
 from krylow._checks import InputError
 from krylow.api import subspace
 from krylow.certificate import Status
-from krylow.graph import as_operator, laplacian
+from krylow.graph import as_operator
 from krylow.operators import FunctionOperator, Operator, SparseOperator
 from krylow.profile import GraphProfile
 from krylow.result import Subspace
@@ -167,15 +168,16 @@ def partition(
 ) -> Partition:
     r"""Divide a graph into parts of few edges between them, and report the cut.
 
-    - "bisection": recursive spectral bisection (Simon, 1991). Nodes in the order of the Fiedler vector are divided at
-      the quantile, each side again with its own; components are kept whole as far as the sizes allow. Parts differ by
-      a few nodes at most.
+    - "bisection": recursive multilevel bisection (Barnard and Simon, 1994; Hendrickson and Leland, 1995). Nodes are
+      aggregated until some hundred are left, which are divided at the quantile of their Fiedler vector; on every level
+      back, single nodes move to the other side where the cut becomes less (Fiduccia and Mattheyses, 1982). Components
+      are kept whole as far as the sizes allow. Parts differ by a few nodes at most.
     - "kmeans": k-means on the rows of the ``parts`` lowest frequencies, of unit length for a normalized Laplacian (Ng,
       Jordan and Weiss, 2001), from the starting points of Damle, Minden and Ying (2019). Parts are as the graph has
       them, of any size.
 
-    Both are relaxations: no bound of how near the cut is to the least one. Costs one subspace of k = 2 for every
-    division, or one of k = parts.
+    Neither bounds how near the cut is to the least one. Bisection costs a few passes over the edges for every doubling
+    of the parts, k-means one subspace of k = parts.
 
     Parameters
     ----------
@@ -185,12 +187,13 @@ def partition(
     parts
         Their number.
     method, tol, seed
-        "bisection" or "kmeans", and the accuracy and the random numbers of the subspaces.
+        "bisection" or "kmeans", and the accuracy and the random numbers of the latter's subspace.
 
     Examples
     --------
+    >>> import krylow as kl
     >>> path = np.diag(np.ones(3), 1) + np.diag(np.ones(3), -1)
-    >>> partition(laplacian(path), 2)
+    >>> kl.partition(kl.laplacian(path), 2)
     Partition(parts=2, cut=1, balance=1.000, method='bisection')
     """
     L = as_operator(L)
@@ -198,23 +201,22 @@ def partition(
     parts = _checks.count(parts, "parts", 1, L.n, hint=" (the number of nodes)")
     if L.batch_shape or isinstance(L, FunctionOperator):
         raise InputError(f"partition() takes one graph whose entries are known, got {L!r}.")
-    matrix = L.detach().to_scipy().astype(np.float64)
-    W = csr_array(diags_array(matrix.diagonal()) - matrix)
-    W.eliminate_zeros()
+    matrix = csr_array(L.detach().to_scipy(), dtype=np.float64)
+    matrix.eliminate_zeros()
     if method == "kmeans":
         labels = _k_means(L.detach(), parts, tol, seed)
     else:
         labels = np.zeros(L.n, dtype=np.int64)
-        _divide(W, np.arange(L.n), (0, parts), labels, (tol, seed))
-    rows = np.repeat(np.arange(L.n), np.diff(W.indptr))
-    cut = float(W.data[labels[rows] != labels[W.indices]].sum()) / 2
+        _divide(Graph(matrix.indptr, matrix.indices, matrix.data), np.arange(L.n), (0, parts), labels)
+    apart = np.repeat(labels, np.diff(matrix.indptr)) != labels[matrix.indices]
+    cut = 0.0 - float(matrix.data[apart].sum()) / 2
     sizes = np.bincount(labels, minlength=parts)
     at = [torch.from_numpy(part).to(L.device) for part in (labels, sizes)]
     return Partition(at[0], cut, at[1], float(sizes.max()) * parts / L.n, method)
 
 
-def _divide(W: Any, nodes: np.ndarray, span: tuple[int, int], labels: np.ndarray, how: tuple[float, Any]) -> None:
-    """Give the nodes the labels of a span by recursive bisection; W is the graph of these nodes."""
+def _divide(graph: Graph, nodes: np.ndarray, span: tuple[int, int], labels: np.ndarray) -> None:
+    """Give the nodes of a graph the labels of a span by recursive bisection."""
     first, last = span
     labels[nodes] = first
     if last - first < 2:
@@ -223,41 +225,9 @@ def _divide(W: Any, nodes: np.ndarray, span: tuple[int, int], labels: np.ndarray
     left = round(len(nodes) * (middle - first) / (last - first))
     # Both sides hold at least as many nodes as parts.
     left = min(max(left, middle - first), len(nodes) - (last - middle))
-    order = _bisecting_order(W, left, how)
-    for side, part in ((order[:left], (first, middle)), (order[left:], (middle, last))):
-        side = np.sort(side)
-        _divide(W[side][:, side] if part[1] - part[0] > 1 else W, nodes[side], part, labels, how)
-
-
-def _bisecting_order(W: Any, left: int, how: tuple[float, Any]) -> np.ndarray:
-    """Return the nodes in an order of which the first ``left`` are cut off: whole components, and one by its vector."""
-    count, component = connected_components(W, directed=False)
-    if count == 1:
-        return _fiedler_order(W, how)
-    sizes = np.bincount(component)
-    inside: list[int] = []  # components that fit, the largest first
-    free = left
-    for c in np.argsort(-sizes, kind="stable"):
-        if sizes[c] <= free:
-            inside.append(int(c))
-            free -= int(sizes[c])
-    rank = np.full(count, 2)
-    rank[inside] = 0
-    if free:  # every other component is larger than what is free: the smallest is divided
-        split = int(np.where(rank == 2, sizes, W.shape[0] + 1).argmin())
-        rank[split] = 1
-        members = np.flatnonzero(component == split)
-        members = members[_fiedler_order(W[members][:, members], how)]
-        whole = [np.flatnonzero(rank[component] == side) for side in (0, 2)]
-        return np.concatenate([whole[0], members, whole[1]])
-    return np.argsort(rank[component], kind="stable")
-
-
-def _fiedler_order(W: Any, how: tuple[float, Any]) -> np.ndarray:
-    if W.shape[0] < 3:
-        return np.arange(W.shape[0])
-    _, vector = fiedler(laplacian(W, "combinatorial"), tol=how[0], seed=how[1])
-    return np.argsort(vector.numpy(), kind="stable")
+    right = bisect(graph, left)
+    for side, part in ((np.flatnonzero(~right), (first, middle)), (np.flatnonzero(right), (middle, last))):
+        _divide(graph.part(side) if part[1] - part[0] > 1 else graph, nodes[side], part, labels)
 
 
 def _k_means(L: Operator, parts: int, tol: float, seed: int | None) -> np.ndarray:

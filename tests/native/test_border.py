@@ -128,6 +128,33 @@ def test_labels_orders_and_trees_that_do_not_fit():
         _native.levels(CROW, COL, 3)
 
 
+def test_cuts_and_nodes_that_do_not_fit():
+    V, weights, side = np.ones(4), np.ones(3), np.array([0, 1, 0], np.uint8)
+    _native.refine(CROW, COL, V, weights, side, 2.0, 0.0, 2, 5)  # of no symmetric pattern, and nothing outside is read
+    assert set(side) <= {0, 1}
+    for own, sides in [
+        (np.ones(2), side),
+        (np.ones(3, np.float32), side),
+        (weights, np.zeros(4, np.uint8)),
+        (weights, np.zeros(3)),
+        (weights, np.zeros(3, bool)),
+        (weights, np.array([0, 2, 0], np.uint8)),
+        (weights, np.array([0, 255, 0], np.uint8)),
+        (weights, np.zeros(6, np.uint8)[::2]),
+    ]:
+        with pytest.raises(REFUSED):
+            _native.refine(CROW, COL, V, own, sides, 2.0, 0.0, 2, 5)
+    for number in (np.nan, np.inf, -np.inf):
+        for values, own, target in [(V * number, weights, 1.0), (V, weights * number, 1.0), (V, weights, number)]:
+            _native.refine(CROW, COL, values, own, side, target, 0.0, 2, 5)
+            assert set(side) <= {0, 1}
+    for nodes in ([0, 3], [-1], [1, 1], [0, 1, 2, 0]):
+        with pytest.raises(REFUSED):
+            _native.subgraph(CROW, COL, V, np.array(nodes))
+    with pytest.raises(REFUSED):
+        _native.subgraph(CROW, COL, V, np.array([0.0, 1.0]))
+
+
 def test_patterns_that_are_not_symmetric_or_name_a_column_twice():
     labels, ones = np.array([0, 0, 1], np.int32), np.ones(3)
     one_way = np.array([0, 1, 2, 2], np.int32), np.array([2, 2], np.int32)

@@ -148,3 +148,61 @@ def test_aggregates(level, labels_type):
     ones = np.broadcast_to(1.0, 200)  # entries that share their memory
     _native.add_squares(labels, ones, squares)
     np.testing.assert_allclose(squares, touching.T @ (v**2 + 1))
+
+
+def cut_of(L, side):
+    edges = L.tocoo()
+    return -edges.data[side[edges.row] != side[edges.col]].sum() / 2
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("kind", ["ones", "orders", "signed"])
+def test_refinement_of_a_cut(kind, index):
+    rng = np.random.default_rng(0)
+    L = graph(p=0.03)
+    W = scipy.sparse.triu(L, 1).tocsr()
+    drawn = {"ones": W.data, "orders": -(10.0 ** rng.uniform(-9, 9, W.nnz)), "signed": rng.standard_normal(W.nnz)}
+    W.data = drawn[kind]
+    L = scipy.sparse.csr_array(W + W.T)
+    for weights in (np.ones(200), rng.integers(1, 5, 200).astype(float)):
+        total, most = weights.sum(), weights.max()
+        for _ in range(5):
+            start = rng.integers(0, 2, 200).astype(np.uint8)
+            own = weights @ (1 - start)
+            side = start.copy()
+            args = parts(L, index)
+            before = _native.refine(*args, weights, side, own, 0.0, 0, 50)  # no pass: the cut as it is
+            np.testing.assert_array_equal(side, start)
+            assert before == pytest.approx(cut_of(L, side), rel=1e-12)
+            after = _native.refine(*args, weights, side, own, 0.0, 8, 50)
+            assert after == pytest.approx(cut_of(L, side), rel=1e-12)
+            assert after < before
+            assert weights @ (1 - side) == own
+            again = _native.refine(*args, weights, side, own, 0.0, 8, 50)
+            assert again <= after + 1e-12 * abs(after)
+            _native.refine(*args, weights, side, total / 3, most / 2, 8, 50)
+            assert abs(weights @ (1 - side) - total / 3) <= most / 2
+
+
+def test_a_refinement_undoes_moves_that_do_not_help():
+    L = scipy.sparse.csr_array(scipy.sparse.block_diag([20 * np.eye(20) - np.ones((20, 20))] * 2))
+    L = L.tolil()
+    L[0, 20] = L[20, 0] = -1.0
+    side = np.repeat(np.array([0, 1], np.uint8), 20)
+    assert _native.refine(*parts(scipy.sparse.csr_array(L)), np.ones(40), side, 20.0, 5.0, 8, 50) == 1
+    assert side.tolist() == [0] * 20 + [1] * 20
+    side[:] = 0  # no node is at a cut, and the sides are uneven
+    assert _native.refine(*parts(scipy.sparse.csr_array(L)), np.ones(40), side, 20.0, 0.0, 8, 50) == 1
+    assert side.sum() == 20
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("nodes_type", [np.int32, np.int64])
+def test_the_graph_of_some_nodes(index, nodes_type):
+    L = graph()
+    for size in (0, 1, 70, 200):
+        nodes = np.random.default_rng(size).permutation(200)[:size].astype(nodes_type)
+        rows, columns, values = _native.subgraph(*parts(L, index), nodes)
+        found = scipy.sparse.csr_array((values, columns, rows), shape=(size, size))
+        assert abs(found - L[nodes][:, nodes]).sum() == 0
+        assert rows.dtype == columns.dtype == index
