@@ -101,10 +101,11 @@ def subspace(
     start
         A warm start of the methods that iterate: an earlier :class:`Subspace` of nearly the same graph, or a block
         ``(*batch, n, s)``. It only saves products: a random start follows where the certificate does not confirm its
-        answer. An earlier Subspace of k vectors or more is refined without guard vectors where a proof follows, up to
-        2048 nodes of known entries or with ``prove`` (not by "multilevel"). A block is used by "thick_restart",
-        "lanczos" and, up to 2048 nodes, "lobpcg". Elsewhere nothing is saved: random guard vectors, which show what a
-        start has missed, cost as much from any start.
+        answer. An earlier Subspace of k vectors or more is refined without guard vectors (not by "multilevel"): up to
+        2048 nodes of known entries and with ``prove`` a proof follows; on larger sparse graphs a random vector outside
+        the start shows first that no other eigenvector is below the cut, unless ``max_products`` is given. It is given
+        up where it would take as many products as the method took at random. A block is used by "thick_restart",
+        "lanczos" and, up to 2048 nodes, "lobpcg".
     callback
         Called after every sweep of such a method with a :class:`~krylow.solvers._problem.Progress`: passes, the error
         reached, the seconds spent and left. Ctrl-C ends the iteration with the best subspace so far, whose status
@@ -160,6 +161,8 @@ def subspace(
     problem = Problem(L, k or 1, profile, tol, generator, max_products, callback, start=_start(L, start))
     if isinstance(start, Subspace) and k is not None and start.k >= k:
         problem = replace(problem, following=_following(L, start, k), prove=bool(prove))
+        if start.method == solver.name and start.products:
+            problem = replace(problem, worth=start.cold or start.products)
     with L.counted_separately():
         found = solver.subspace(problem) if k is not None else up_to(problem, float(cutoff or 0.0), solver)
     found = replace(found, method=solver.name, why="; ".join(filter(None, (note, why, found.why))), tol=tol)

@@ -71,6 +71,8 @@ class Subspace:
     evidence: Evidence | None = None
     #: With ``prove=True``: what the proof has shown.
     proof: Certificate | None = None
+    #: Where a warm start was refined: the products of the last answer before it that began at random, where known.
+    cold: int | None = None
 
     @property
     def k(self) -> int:

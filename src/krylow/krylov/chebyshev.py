@@ -39,16 +39,20 @@ def chebyshev_steps(
     high: Scalar,
     first: Scalar,
     work: tuple[Tensor, Tensor] | None = None,
+    LX: Tensor | None = None,
 ) -> Iterator[Tensor]:
     r"""Yield $p_1(L) X, \ldots, p_d(L) X$, each of which the next but one overwrites in the two ``work`` blocks.
 
     The scaling $\sigma_j = T_j / T_{j+1}$ at ``first`` is folded into the recurrence, so that nothing overflows
-    whatever the degree. X is kept.
+    whatever the degree. X is kept, and so is ``LX``, the first product where it is known.
     """
     e, c = (high - low) / 2, (high + low) / 2
     start = e / (first - c)
     sigma, free = start, work and work[1]
-    previous, current = X, L.three_term(X, None, start / e, -c * start / e, out=work and work[0])
+    if LX is None:
+        previous, current = X, L.three_term(X, None, start / e, -c * start / e, out=work and work[0])
+    else:
+        previous, current = X, (LX - c * X) * (start / e)
     yield current
     for _ in range(degree - 1):
         following = 1 / (2 / start - sigma)

@@ -91,20 +91,20 @@ class Pencil:
 def scale(L: SparseOperator, shift: float, dtype: torch.dtype | None = None) -> Pencil:
     """Return L scaled by its diagonal with this shift, in a dtype or its own; costs about 5 products."""
     graph, L, dtype = L, _with_diagonal(L), dtype or L.dtype
-    mass = _mass(L.diagonal().double(), shift)
-    root, row, col = mass.rsqrt(), L.row, L.col
+    weight = mass_of(L.diagonal().double(), shift)
+    root, row, col = weight.rsqrt(), L.row, L.col
     values = (L.values.detach().double() * root[row]).mul_(root[col])
-    values[row == col] -= shift / mass
+    values[row == col] -= shift / weight
     B = L.like(values.to(dtype)).counting_for(graph)
     # Null vectors are at -|shift| / mass. Where nearly all frequencies equal the shift (a complete graph), the top is
     # no nearer to 0 than half of that, so that polynomials do not overflow.
-    depth = abs(shift) / float(mass.mean())
+    depth = abs(shift) / float(weight.mean())
     top = max(1.01 * spectrum_top(B), 0.5 * depth)
     near = min(max(1e-3 * depth, 1e-6 * top), 1e-3 * top)
-    return Pencil(B, shift, mass.sqrt_().to(dtype)[:, None], top, near)
+    return Pencil(B, shift, weight.sqrt_().to(dtype)[:, None], top, near)
 
 
-def _mass(diagonal: Tensor, shift: float) -> Tensor:
+def mass_of(diagonal: Tensor, shift: float) -> Tensor:
     """Return the diagonal of M, which is positive everywhere."""
     mass = torch.maximum((diagonal - shift).abs(), 0.25 * diagonal.abs())
     if bool((diagonal < shift).any()):

@@ -34,7 +34,7 @@ from krylow.operators.ordering import grouped_if_it_pays, reordered_if_it_pays
 from krylow.profile import GraphProfile
 from krylow.result import Subspace, from_pairs
 from krylow.solvers._filter import block_width
-from krylow.solvers._warm import refine_start
+from krylow.solvers._warm import Warm, checked_start, refine_start
 
 #: Solvers of small graphs stop at this part of tol by their own estimate, so that the certificate, which is stricter,
 #: agrees.
@@ -120,6 +120,9 @@ class Problem:
         A warm start ``(*batch, n, s)``; None: a random one.
     following
         What is known of the frequency behind a warm start of k vectors, ``(*batch,)``.
+    worth
+        Products that the method has taken from a random start of such a graph; None: that is not known. An earlier
+        answer that takes as many is given up.
     prove
         Whether the answer will be proved, or refuted.
     null, communities
@@ -137,6 +140,7 @@ class Problem:
     cutoff: float | None = None
     start: Tensor | None = None
     following: Tensor | None = None
+    worth: int | None = None
     prove: bool = False
     null: NullSpace | None = None
     communities: Tensor | None = None
@@ -211,19 +215,28 @@ class Solver(ABC):
                     pairs = self.solve(replace(problem, start=None))
         why = f"{why}; {pairs.how}" if pairs.how else why
         found = from_pairs(L, problem.k, pairs, (L.products - before[0], L.passes - before[1]), why)
-        return replace(found, basis=self.attach(problem, found.basis, found.ritz_values, pairs))
+        cold = problem.worth if warm is not None else None
+        return replace(found, basis=self.attach(problem, found.basis, found.ritz_values, pairs), cold=cold)
 
     def _warm(self, problem: Problem, why: str) -> Ritz | None:
-        """Return the pairs of an earlier answer, refined, where a proof confirms them or will."""
-        L, start, following = problem.operator, problem.start, problem.following
-        provable = L.n <= PROOF_LIMIT and not isinstance(L, FunctionOperator)
-        if not self.iterates or start is None or following is None or not (provable or problem.prove):
+        """Return the pairs of an earlier answer, refined, where a proof confirms them or will, or a check does."""
+        L, start, following, most = problem.operator, problem.start, problem.following, problem.worth or Warm.most
+        if not self.iterates or start is None or following is None:
             return None
-        pairs = refine_start(L, start, following, SAFETY * problem.tol)
-        if pairs is not None and provable:
+        if L.n <= PROOF_LIMIT and not isinstance(L, FunctionOperator):
+            pairs = refine_start(L, start, following, SAFETY * problem.tol, most)
+            if pairs is None:
+                return None
             found = replace(from_pairs(L, problem.k, pairs, (0, 0), why), tol=problem.tol)
             return pairs if found.status == Status.CONVERGED else None
-        return pairs
+        if problem.prove:
+            return refine_start(L, start, following, SAFETY * problem.tol, most)
+        null = problem.profile.null_space
+        read_off = null is not None and null.lowest and null.count >= problem.k
+        if not isinstance(L, SparseOperator) or not problem.is_large() or read_off or problem.max_products is not None:
+            return None
+        pairs = checked_start(L, start, float(following), problem.tol, most)
+        return pairs and pairs.to(L.dtype)
 
     def attach(self, problem: Problem, basis: Tensor, theta: Tensor, pairs: Ritz | None = None) -> Tensor:
         """Return a basis with the implicit gradient of its span, if one is wanted.
