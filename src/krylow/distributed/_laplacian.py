@@ -125,9 +125,11 @@ def _check_symmetry(ranks: Ranks, given: Rows) -> None:
     products, sizes, size_of_Y = np.zeros((2, 2)), np.zeros((2, 2)), abs(Y)
     for first, end, _, part in given.pieces():
         crow = given.crow[first : end + 1] - given.crow[first]
-        W = csr_array((given.values[part], there.place(given.col[part]), crow), shape=(end - first, len(Y)))
-        products += X[first:end].T @ (W @ Y)
-        sizes += abs(X[first:end]).T @ (abs(W) @ size_of_Y)
+        # Not abs(W), which sorts the rows of W in place.
+        col, shape = there.place(given.col[part]), (end - first, len(Y))
+        products += X[first:end].T @ (csr_array((given.values[part], col, crow), shape=shape) @ Y)
+        size_of_W = csr_array((np.abs(given.values[part]), col, crow), shape=shape)
+        sizes += abs(X[first:end]).T @ (size_of_W @ size_of_Y)
     S, size = ranks.sum([torch.from_numpy(products), torch.from_numpy(sizes)])
     gap = abs(float(S[0, 1] - S[1, 0]))
     if ranks.agree(gap > 1e-12 * float(size.max())):
