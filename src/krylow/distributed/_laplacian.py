@@ -27,7 +27,7 @@ def laplacian_of_rows(
     _check_symmetry(ranks, given)
     psd, null_vector = False, None
     if kind == GIVEN:
-        given = replace(given, values=given.values.copy())  # not to change with the user's
+        given = replace(given, col=given.col.copy(), values=given.values.copy())  # not to change with the user's
     else:
         given, psd, null_vector = _laplacian(ranks, given, n, kind)
     return distributed(ranks, given, n, psd=psd, null_vector=null_vector, partition=partition)

@@ -266,6 +266,8 @@ class Neighbours:
 
     def place(self, col: np.ndarray) -> np.ndarray:
         """Return columns as they are numbered on this rank, those of other ranks after its own."""
+        if not self.start and not self.nodes.size:
+            return col
         place = col - self.start
         far = (place < 0) | (place >= self.rows)
         if self.nodes.size:
@@ -281,13 +283,15 @@ def local_rows(
     inner, far = _split(given, there)
     near = reordered_if_it_pays(inner, lambda: breadth_first_search(inner)) if given.rows else None
     order = np.arange(given.rows) if near is None else near.order.numpy().astype(np.int64)
-    del near  # not needed, and as large as the rows
     at_boundary = np.zeros(given.rows, dtype=bool)
     at_boundary[far.row] = True
-    order = np.concatenate([order[~at_boundary[order]], order[at_boundary[order]]])
-    if not np.array_equal(order, np.arange(given.rows)):
+    if far.nnz:
+        del near  # as large as the rows
+        order = np.concatenate([order[~at_boundary[order]], order[at_boundary[order]]])
         kind = inner.host_indices()[0].dtype
         inner = permuted(inner, torch.from_numpy(order.astype(kind))).operator
+    elif near is not None:
+        inner = near.operator
     place = np.empty(given.rows, dtype=np.int64)
     place[order] = np.arange(given.rows)
 
