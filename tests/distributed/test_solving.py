@@ -146,7 +146,7 @@ def test_count_of_eigenvalues_below_the_cut(answers, ranks):
 def test_no_count_inside_a_double_eigenvalue_is_believed(answers, ranks):
     found = answers(ranks, "double")
     assert found["kind"] == "estimated"
-    assert found["status"] in ("MISSED", "MAX_STEPS")
+    assert found["status"] != "CONVERGED"
 
 
 @pytest.mark.parametrize("ranks", RANKS)
