@@ -10,7 +10,9 @@ import scipy.sparse
 from mpi4py import MPI
 
 import krylow as kl
+from krylow.operators import distributed
 
+distributed.PIECE = 700  # many pieces of a small graph
 comm, folder = MPI.COMM_WORLD, Path(sys.argv[1])
 out = folder / f"ranks{comm.size}"
 COARSENING = kl.solvers.Multilevel.coarsening
