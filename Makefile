@@ -32,10 +32,11 @@ native: setup  ## build the compiled extension into src/krylow, where `make setu
 
 PETSC ?= 3.18
 setup-mpi: setup  ## PETSc, SLEPc and their Python on Debian 12, for graphs shared by ranks (root; conda-forge has them elsewhere)
+	apt-get update
 	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends petsc-dev slepc-dev libopenmpi-dev openmpi-bin
 	$(BIN)/python -m venv --system-site-packages build/petsc
 	build/petsc/bin/pip install --quiet "cython<3" "setuptools<70" wheel numpy
-	export PETSC_DIR=$$(echo /usr/lib/petscdir/petsc$(PETSC)/*-real) SLEPC_DIR=$$(echo /usr/lib/slepcdir/slepc$(PETSC)/*-real) CFLAGS=-O1; \
+	export PETSC_DIR=$$(echo /usr/lib/petscdir/petsc$(PETSC)/*-real) SLEPC_DIR=$$(echo /usr/lib/slepcdir/slepc$(PETSC)/*-real) CFLAGS=-O0; \
 	build/petsc/bin/pip wheel --no-deps --no-build-isolation -w build/petsc/wheels "petsc4py==$(PETSC).*" && \
 	build/petsc/bin/pip install --no-deps build/petsc/wheels/petsc4py*.whl && \
 	build/petsc/bin/pip wheel --no-deps --no-build-isolation -w build/petsc/wheels "slepc4py==$(PETSC).*"

@@ -2,11 +2,13 @@
 
     python benchmarks/distributed.py [--nodes 100000] [--families knn2d grid] [--ranks 1 2 4] [--repeats 3]
                                      [--out results/distributed]
+    python benchmarks/distributed.py --scaling 100000 200000 400000 1000000 [--families knn2d] [--out ...]
 
 Processor seconds of all ranks together, waiting included (MPI waits in busy loops), medians of the repeats; reading and
 partitioning are apart. Every job is a program of its own that reads the same file; jobs take turns. Errors are against
 one machine's answer of an error of 1e-8. SLEPc's settings are run on two ranks, and the best is the fastest whose true
-error is within tol. Needs petsc4py, slepc4py and mpiexec (make setup-mpi).
+error is within tol. With --scaling, krylow alone for each of these numbers of nodes on each number of ranks: more ranks
+for one graph, and for one that grows with them. Needs petsc4py, slepc4py and mpiexec (make setup-mpi).
 """
 
 from __future__ import annotations
@@ -130,14 +132,35 @@ def run(ranks: int, *job: Any, limit: float) -> dict[str, Any] | None:
     return dict(json.loads(printed.strip().splitlines()[-1]))
 
 
-def measure(family: str, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    L, k = make(family, args.nodes, args.seed), CUTS[family]
+def adjacency(family: str, nodes: int, seed: int) -> scipy.sparse.csr_array:
+    L = make(family, nodes, seed)
     W = scipy.sparse.csr_array(scipy.sparse.diags_array(L.diagonal()) - L)
     W.eliminate_zeros()
     W.sort_indices()
+    return W
+
+
+def method_of(family: str) -> str:
+    return "chebyshev" if family.startswith("sbm") else "multilevel"
+
+
+def scale(family: str, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    results: dict[str, Any] = {}
+    for nodes in args.scaling:
+        W, path = adjacency(family, nodes, args.seed), folder / "graph.petsc"
+        write_matrix(path, W)
+        results[str(nodes)] = found = {"nodes": W.shape[0], "entries": W.nnz, "k": CUTS[family]}
+        for ranks in args.ranks:
+            job = "ranks", path, CUTS[family], method_of(family), 0.0, args.repeats, folder / "basis.npy"
+            found[f"{ranks} ranks"] = run(ranks, *job, limit=args.limit)
+            print(family, nodes, ranks, found[f"{ranks} ranks"], flush=True)
+    return results
+
+
+def measure(family: str, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    W, k, method = adjacency(family, args.nodes, args.seed), CUTS[family], method_of(family)
     path, basis = folder / f"{family}.petsc", folder / "basis.npy"
     write_matrix(path, W)
-    method = "chebyshev" if family.startswith("sbm") else "multilevel"
     jobs = {"one machine": (0, "alone", path, k, method, TOL, args.repeats, basis)}
     jobs |= {f"{p} ranks": (p, "ranks", path, k, method, 0.0, args.repeats, basis) for p in args.ranks}
     for setting in args.slepc:
@@ -175,16 +198,26 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--slepc", nargs="*", default=SLEPC, help="SLEPc's solvers and tolerances")
+    parser.add_argument("--scaling", nargs="*", type=int, default=[], help="numbers of nodes; nothing else is run then")
     parser.add_argument("--limit", type=float, default=900, help="most seconds of a job by the clock")
     parser.add_argument("--out", default=None, help="folder for the record; none is written without it")
     args = parser.parse_args()
     started, begin = datetime.datetime.now(datetime.UTC), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        results = {family: measure(family, args, Path(folder)) for family in args.families}
+        work = scale if args.scaling else measure
+        results = {family: work(family, args, Path(folder)) for family in args.families}
     if args.out:
-        config = {"nodes": args.nodes, "ranks": args.ranks, "repeats": args.repeats, "tol": TOL, "slepc": args.slepc}
+        config = {"ranks": args.ranks, "repeats": args.repeats, "tol": TOL, "families": args.families}
+        config |= {"scaling": args.scaling} if args.scaling else {"nodes": args.nodes, "slepc": args.slepc}
         wall = time.perf_counter() - begin
-        record = Record.create("distributed", config, results, seed=args.seed, started=started, wall_seconds=wall)
+        record = Record.create(
+            "scaling" if args.scaling else "distributed",
+            config,
+            results,
+            seed=args.seed,
+            started=started,
+            wall_seconds=wall,
+        )
         print(record.write(args.out))
 
 

@@ -1,6 +1,8 @@
 """Files that ranks read by rows: written in pieces, refused where they are damaged."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -84,6 +86,26 @@ def test_edges_that_are_listed_twice(tmp_path):
     assert not (tmp_path / "h.petsc").exists()
     kl.distributed.shard(edges, tmp_path / "h.petsc", add_up=True)
     assert read(tmp_path / "h.petsc")[0, 1] == 5
+
+
+def test_of_a_table_memory_holds_one_piece(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    ends = np.random.default_rng(0).integers(0, 100_000, (2, 1_000_000), dtype=np.int32)
+    table = arrow.table({"src": ends[0], "dst": ends[1]})
+    for name, rows in (("one group", ends.shape[1]), ("many groups", 100_000)):
+        parquet.write_table(table, tmp_path / f"{name}.parquet", row_group_size=rows, use_dictionary=False)
+        program = f"""
+import krylow as kl, pyarrow
+from krylow.io import shards
+shards.TABLE = 1 << 16
+kl.distributed.shard({str(tmp_path / f"{name}.parquet")!r}, {str(tmp_path / "graph.petsc")!r})
+print(pyarrow.default_memory_pool().max_memory())
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=400)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert int(done.stdout) < ends.nbytes / 2
 
 
 @pytest.mark.parametrize(

@@ -48,12 +48,13 @@ def solve_on_ranks(request: Request) -> None:
         from krylow._checks import InputError
         from krylow.api import subspace
         from krylow.certificate import Status
+        from krylow.operators._ranks import mpi
 
         begin = time.perf_counter()
         first = True
         try:
+            first = mpi().COMM_WORLD.rank == 0
             G = distributed.load(request.graph, kind=request.kind)
-            first = G.ranks.rank == 0
             sub = subspace(
                 G,
                 request.k,

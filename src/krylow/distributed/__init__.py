@@ -57,7 +57,7 @@ def load(
     try:
         seen = header(path)
     except (OSError, InputError) as error:
-        seen = f"rank {ranks.rank} cannot read {os.fspath(path)!r}: {error}"
+        seen = f"rank {ranks.rank} cannot read {os.fspath(path)!r}: {getattr(error, 'strerror', None) or error}"
     every = ranks.comm.allgather(seen)
     ranks.fail_together(seen if isinstance(seen, str) else None)
     other = next((rank for rank, one in enumerate(every) if one != every[0]), None)
@@ -67,13 +67,18 @@ def load(
             f"on rank 0, {every[other].rows} and {every[other].entries} on rank {other}, or other content. Put "
             "the same file where all of them see it."
         )
+    return laplacian_of_rows(ranks, _read(ranks, path), every[0].rows, kind, partition)
+
+
+def _read(ranks: Ranks, path: str | os.PathLike[str]) -> Rows:
+    """Return this rank's rows of a file; nothing else holds them."""
     problem, parts = None, (np.zeros(1), np.zeros(0), np.zeros(0))
     try:
         parts = read_rows(path, ranks.rank, ranks.size)
     except (OSError, InputError) as error:
         problem = str(error)
     ranks.fail_together(problem)
-    return laplacian_of_rows(ranks, _rows(ranks, *parts), every[0].rows, kind, partition)
+    return _rows(ranks, *parts)
 
 
 def from_local_rows(
@@ -135,12 +140,13 @@ def from_petsc(mat: Any, *, kind: str | None = None, partition: bool | None = No
 
 
 def _rows(ranks: Ranks, crow: Any, col: Any, values: Any) -> Rows:
-    crow, col = (np.ascontiguousarray(part, dtype=np.int64) for part in (crow, col))
+    crow, col = np.ascontiguousarray(crow, dtype=np.int64), np.ascontiguousarray(col)
     wrong = crow.ndim != 1 or crow.size == 0 or col.ndim != 1
     ranks.fail_together("crow and col must be vectors, crow with one entry more than rows." if wrong else None)
     values = np.ones(col.size) if values is None else np.ascontiguousarray(values, dtype=np.float64)
     counts = np.array(ranks.comm.allgather(crow.size - 1), dtype=np.int64)
-    return Rows(crow, col, values, np.cumsum(counts) - counts)
+    short = col.dtype == np.int32 and counts.sum() < 2**31
+    return Rows(crow, col if short else col.astype(np.int64), values, np.cumsum(counts) - counts)
 
 
 def _total(ranks: Ranks, count: int) -> int:

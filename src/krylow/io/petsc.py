@@ -77,15 +77,20 @@ def read_rows(path: str | os.PathLike[str], part: int, parts: int) -> tuple[np.n
         starts = _starts(file, head, [head.entries * p // parts for p in range(1, parts)])
         (first, before), (last, after) = [(0, 0), *starts, (head.rows, head.entries)][part : part + 2]
         file.seek(_HEAD + INTEGER.itemsize * first)
-        counts = np.fromfile(file, INTEGER, last - first)
+        counts = _native_order(np.fromfile(file, INTEGER, last - first))
         file.seek(_HEAD + INTEGER.itemsize * (head.rows + before))
-        columns = np.fromfile(file, INTEGER, after - before)
+        columns = _native_order(np.fromfile(file, INTEGER, after - before))
         file.seek(_HEAD + INTEGER.itemsize * (head.rows + head.entries) + NUMBER.itemsize * before)
-        values = np.fromfile(file, NUMBER, after - before)
+        values = _native_order(np.fromfile(file, NUMBER, after - before))
     crow = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     if crow[-1] != after - before or bool((counts < 0).any()):
         raise InputError(f"{Path(path).name} is damaged: its rows do not have the entries that it says.")
-    return crow, columns.astype(np.int32), values.astype(np.float64)
+    return crow, columns, values
+
+
+def _native_order(x: np.ndarray) -> np.ndarray:
+    """Return numbers as this machine holds them, in the same memory."""
+    return x if x.dtype.isnative else x.byteswap(inplace=True).view(x.dtype.newbyteorder("="))
 
 
 def _starts(file: object, head: Header, ends: list[int]) -> list[tuple[int, int]]:

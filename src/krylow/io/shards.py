@@ -154,7 +154,8 @@ def _pieces(source: Path) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, 
 def _of_table(source: Path) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]:
     from krylow.io.networks import library
 
-    table = library("pyarrow.parquet", source.name).ParquetFile(source)
+    # Read as it is needed: by default all that has been read of the columns is kept.
+    table = library("pyarrow.parquet", source.name).ParquetFile(source, pre_buffer=False, buffer_size=TABLE)
     names = table.schema_arrow.names
     ends = ["src", "dst"] if {"src", "dst"} <= set(names) else names[:2]
     weights = ["weight"] if "weight" in names else names[2:3] if ends == names[:2] else []

@@ -8,14 +8,13 @@ rows (the halo) are on their way, plus that of the boundary rows with these.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array, csr_array, hstack
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
@@ -25,6 +24,9 @@ from krylow.operators._ranks import Ranks, Star, owners
 from krylow.operators.base import Operator, Scalar
 from krylow.operators.ordering import breadth_first_search, components_of, permuted, reordered_if_it_pays
 from krylow.operators.sparse import SparseOperator
+
+#: Rows that are looked at together.
+PIECE = 1 << 16
 
 
 class LocalRows(Operator):
@@ -160,30 +162,35 @@ class LocalRows(Operator):
         rows = self.local_matrix
         return rows.indptr, rows.indices
 
-    @cached_property
+    @property
     def local_matrix(self) -> csr_array:
-        """The local rows ``(rows, rows + halo)`` as a scipy matrix, made when asked for."""
+        """The local rows ``(rows, rows + halo)`` as a scipy matrix; a copy where there is a boundary."""
         crow, col = self.diagonal_block.host_indices()
-        inner = csr_array((self.diagonal_block.values.numpy(), col, crow), shape=(self.rows, self.rows)).tocoo()
-        crow, col = self.outer.host_indices()
-        outer = csr_array((self.outer.values.numpy(), col, crow), shape=(self.outer.n, self.outer.n)).tocoo()
-        shift = self.rows - self.boundary
-        places = [np.concatenate(pair) for pair in ((inner.row, outer.row + shift), (inner.col, outer.col + shift))]
-        values = np.concatenate([inner.data, outer.data])
-        return csr_array(coo_array((values, tuple(places)), shape=(self.rows, self.rows + self.halo.count)))
+        values, width = self.diagonal_block.values.numpy(), self.rows + self.halo.count
+        if not self.boundary:
+            return csr_array((values, col, crow), shape=(self.rows, width))
+        first = self.rows - self.boundary
+        cut = int(crow[first])
+        inner = csr_array((values[cut:], col[cut:], crow[first:] - crow[first]), shape=(self.boundary, self.rows))
+        rows, columns = self.outer.host_indices()
+        far = self.outer.values.numpy(), columns - self.boundary, rows[: self.boundary + 1]
+        last = hstack([inner, csr_array(far, shape=(self.boundary, self.halo.count))], format="csr")
+        pairs = (values[:cut], last.data), (col[:cut], last.indices), (crow[:first], last.indptr + crow[first])
+        return csr_array(tuple(np.concatenate(pair) for pair in pairs), shape=(self.rows, width))
 
     def null_rows(self, x: np.ndarray | None = None) -> tuple[np.ndarray, bool]:
         """Return where L x is zero up to rounding, x > 0 (None: ones), and if an entry off the diagonal is positive."""
+        there = self.halo.copy(np.ones(self.rows) if x is None else x)  # by all ranks, also those that need none
+        if not self.rows:
+            return np.zeros(0, dtype=bool), False
+        if not self.boundary:
+            return self.diagonal_block.null_rows(x)
         W, x = self.local_matrix, np.ones(self.rows) if x is None else x
-        x = np.concatenate([x, self.halo.copy(x)])
-        slack = (np.diff(W.indptr) + 8) * torch.finfo(self.dtype).eps
-        within = np.abs(W @ x) <= slack * (abs(W) @ x)
-        positive = self.outer.values.numel() and float(self.outer.values.max()) > 0
-        if not positive:
-            crow, col = self.diagonal_block.host_indices()
-            own = np.repeat(np.arange(self.rows), np.diff(crow)) == col
-            positive = bool((self.diagonal_block.values.numpy()[~own] > 0).any())
-        return within, bool(positive)
+        ends = np.full(self.halo.count, W.indptr[-1], dtype=W.indptr.dtype)  # the halo's rows are empty here
+        parts = np.concatenate([W.indptr, ends]), W.indices, W.data
+        square = SparseOperator(*(torch.from_numpy(part) for part in parts))
+        within, positive = square.null_rows(np.concatenate([x, there]))
+        return within[: self.rows], positive
 
     def components(self) -> tuple[np.ndarray, int]:
         """Return the component ``(rows,)`` of each row, numbered over all ranks, and their number.
@@ -218,7 +225,10 @@ class LocalRows(Operator):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows ``start`` to ``start + rows`` of a symmetric matrix on this rank, their columns numbered over all ranks."""
+    """Rows ``start`` to ``start + rows`` of a symmetric matrix on this rank, their columns numbered over all ranks.
+
+    They may fill most of the memory: what looks at all entries does so by :meth:`pieces`.
+    """
 
     crow: np.ndarray
     col: np.ndarray
@@ -230,40 +240,90 @@ class Rows:
         """Rows of this rank."""
         return self.crow.size - 1
 
+    def pieces(self) -> Iterator[tuple[int, int, np.ndarray, slice]]:
+        """Yield the first row of a piece, its end, the row of each entry, counted from the first, and the entries."""
+        for first in range(0, self.rows, PIECE):
+            end = min(first + PIECE, self.rows)
+            crow = self.crow[first : end + 1]
+            yield first, end, np.repeat(np.arange(end - first), np.diff(crow)), slice(int(crow[0]), int(crow[-1]))
+
+    def neighbours(self, ranks: Ranks) -> Neighbours:
+        """Return the columns that are rows of other ranks."""
+        start, there = int(self.starts[ranks.rank]), [np.zeros(0, dtype=self.col.dtype)]
+        for *_, part in self.pieces():
+            col = self.col[part]
+            there.append(np.unique(col[(col < start) | (col >= start + self.rows)]))
+        return Neighbours(np.unique(np.concatenate(there)), start, self.rows)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The columns of a rank's rows that are rows of other ranks."""
+
+    nodes: np.ndarray  #: ascending, numbered over all ranks
+    start: int
+    rows: int
+
+    def place(self, col: np.ndarray) -> np.ndarray:
+        """Return columns as they are numbered on this rank, those of other ranks after its own."""
+        if not self.start and not self.nodes.size:
+            return col
+        place = col - self.start
+        far = (place < 0) | (place >= self.rows)
+        if self.nodes.size:
+            place[far] = self.rows + np.searchsorted(self.nodes, col[far])
+        return place
+
 
 def local_rows(
     ranks: Ranks, given: Rows, n: int, *, psd: bool, null_vector: np.ndarray | None = None
 ) -> tuple[LocalRows, np.ndarray]:
     """Return the operator of given rows, put in an order of its own, and that order, ``order[new] = old``."""
-    start = int(given.starts[ranks.rank])
-    row = np.repeat(np.arange(given.rows, dtype=np.int32), np.diff(given.crow))
-    own = (given.col >= start) & (given.col < start + given.rows)
-    bounds = _gershgorin(ranks, given, row, start, psd)
-    block = csr_array((given.values[own], (row[own], given.col[own] - start)), shape=(given.rows, given.rows))
-    inner = SparseOperator(*(torch.from_numpy(part) for part in (block.indptr, block.indices, block.data)))
+    bounds, there = _gershgorin(ranks, given, psd), given.neighbours(ranks)
+    inner, far = _split(given, there)
     near = reordered_if_it_pays(inner, lambda: breadth_first_search(inner)) if given.rows else None
     order = np.arange(given.rows) if near is None else near.order.numpy().astype(np.int64)
     at_boundary = np.zeros(given.rows, dtype=bool)
-    at_boundary[row[~own]] = True
-    order = np.concatenate([order[~at_boundary[order]], order[at_boundary[order]]])
-    if given.rows:
+    at_boundary[far.row] = True
+    if far.nnz:
+        del near  # as large as the rows
+        order = np.concatenate([order[~at_boundary[order]], order[at_boundary[order]]])
         kind = inner.host_indices()[0].dtype
         inner = permuted(inner, torch.from_numpy(order.astype(kind))).operator
+    elif near is not None:
+        inner = near.operator
     place = np.empty(given.rows, dtype=np.int64)
     place[order] = np.arange(given.rows)
 
-    ghosts, copies = np.unique(given.col[~own], return_inverse=True)
-    owner, index = owners(given.starts, ghosts)
+    owner, index = owners(given.starts, there.nodes)
     index = Star(ranks, given.rows, owner, index).copy(place) if ranks.size > 1 else index
     halo = Star(ranks, given.rows, owner, index)
     boundary = int(at_boundary.sum())
-    size = boundary + ghosts.size
-    rows = place[row[~own]] - (given.rows - boundary)
-    outer = csr_array((given.values[~own], (rows, copies + boundary)), shape=(size, size))
+    size = boundary + halo.count
+    rows, columns = place[far.row] - (given.rows - boundary), far.col - given.rows + boundary
+    outer = csr_array((far.data, (rows, columns)), shape=(size, size))
     outer.sort_indices()
     other = SparseOperator(*(torch.from_numpy(part) for part in (outer.indptr, outer.indices, outer.data)))
     vector = None if null_vector is None else torch.from_numpy(null_vector[order])
     return LocalRows(ranks, halo, inner, other, n, bounds=bounds, psd=psd, null_vector=vector), order
+
+
+def _split(given: Rows, there: Neighbours) -> tuple[SparseOperator, coo_array]:
+    """Return the entries in the rows' own columns, and the others; without a copy where there are no others."""
+    shape = given.rows, given.rows + there.nodes.size
+    whole = csr_array((given.values, there.place(given.col), given.crow), shape=shape)
+    far = coo_array(shape)
+    if there.nodes.size:
+        own = whole.indices < given.rows
+        row = np.repeat(np.arange(given.rows, dtype=np.int32), np.diff(given.crow))
+        far = coo_array((whole.data[~own], (row[~own], whole.indices[~own])), shape=shape)
+        ends = np.cumsum(np.bincount(row[own], minlength=given.rows))
+        crow = np.concatenate([[0], ends]).astype(whole.indptr.dtype)
+        whole = csr_array((whole.data[own], whole.indices[own], crow), shape=shape)
+    if not whole.has_canonical_format:
+        whole = whole.copy()
+        whole.sum_duplicates()
+    return SparseOperator(*(torch.from_numpy(part) for part in (whole.indptr, whole.indices, whole.data))), far
 
 
 def row_sums(row: np.ndarray, values: np.ndarray, rows: int) -> np.ndarray:
@@ -271,11 +331,13 @@ def row_sums(row: np.ndarray, values: np.ndarray, rows: int) -> np.ndarray:
     return np.bincount(row, weights=values, minlength=rows).astype(np.float64)  # of no rows numpy makes integers
 
 
-def _gershgorin(ranks: Ranks, given: Rows, row: np.ndarray, start: int, psd: bool) -> tuple[float, float]:
-    own = given.col == row + start
-    sizes = row_sums(row, np.abs(given.values), given.rows)
-    diagonal = row_sums(row[own], given.values[own], given.rows)
-    radius = sizes - np.abs(diagonal)
-    low, high = (np.max(part, initial=-np.inf) for part in (radius - diagonal, diagonal + radius))
-    low, high = ranks.largest([float(low), float(high)])
+def _gershgorin(ranks: Ranks, given: Rows, psd: bool) -> tuple[float, float]:
+    start, low, high = int(given.starts[ranks.rank]), -np.inf, -np.inf
+    for first, end, row, part in given.pieces():
+        values = given.values[part]
+        own = given.col[part] == row + (start + first)
+        diagonal = row_sums(row[own], values[own], end - first)
+        radius = row_sums(row, np.abs(values), end - first) - np.abs(diagonal)
+        low, high = max(low, float((radius - diagonal).max())), max(high, float((diagonal + radius).max()))
+    low, high = ranks.largest([low, high])
     return (max(0.0, -low) if psd else -low), high

@@ -10,7 +10,9 @@ import scipy.sparse
 from mpi4py import MPI
 
 import krylow as kl
+from krylow.operators import distributed
 
+distributed.PIECE = 700  # many pieces of a small graph
 comm, folder = MPI.COMM_WORLD, Path(sys.argv[1])
 out = folder / f"ranks{comm.size}"
 COARSENING = kl.solvers.Multilevel.coarsening
@@ -33,7 +35,9 @@ def solve(name, asked):
     most = asked.pop("replicated", COARSENING.replicated)
     kl.solvers.Multilevel.coarsening = dataclasses.replace(COARSENING, replicated=most)
     made = {part: asked.pop(part) for part in ("kind", "partition") if part in asked}
+    given = own.data.copy()
     G = kl.distributed.from_local_rows(own.indptr, own.indices, own.data, **made)
+    assert np.array_equal(own.data, given)
     sub = kl.subspace(G, k, **asked)
     x = np.random.default_rng(5).standard_normal((W.shape[0], 2))
     coefficients = comm.allgather(sub.gft(x[first:last]))
