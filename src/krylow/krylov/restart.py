@@ -147,12 +147,9 @@ def _outside(growth: _Growth, ritz: Ritz, k: int, tol: float, rounding: Tensor, 
 
 def _beside(ritz: Ritz, outside: Ritz, k: int) -> Ritz:
     """Return the k lowest pairs, and those outside them as guard vectors."""
-    values = (torch.cat([a[..., :k], b], dim=-1) for a, b in zip(_parts(ritz), _parts(outside), strict=True))
-    return Ritz(*values)
-
-
-def _parts(ritz: Ritz) -> tuple[Tensor, Tensor, Tensor]:
-    return ritz.theta, ritz.X, ritz.residuals
+    theta = torch.cat([ritz.theta[..., :k], outside.theta], dim=-1)
+    X = torch.cat([ritz.X[..., :k], outside.X], dim=-1)
+    return Ritz(theta, X, torch.cat([ritz.residuals[..., :k], outside.residuals], dim=-1))
 
 
 def _missed(both: Ritz, ritz: Ritz, k: int, rounding: Tensor) -> Tensor:
