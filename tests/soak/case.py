@@ -245,7 +245,7 @@ def solved(case: Case) -> dict[str, Any]:
 def _budget(case: Case, k: int) -> int | None:
     """Return the most products: of methods that orthogonalise against a long basis few, since these cost the most."""
     if case.form == "function" and case.method == "auto":
-        return 400 * (k + 8)
+        return (400 if case.n <= MOST_NODES["thick_restart"] else 100) * (k + 8)
     each = {"thick_restart": 400, "lobpcg": 400, "chebyshev": 4000, "davidson": 4000, "multilevel": 4000}
     return each[case.method] * (k + 8) if case.method in each else None
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 import krylow as kl
@@ -96,3 +97,16 @@ def test_a_failure_of_the_product_is_raised():
 
     with pytest.raises(RuntimeError, match="the function is broken"):
         kl.subspace(FunctionOperator(fail, 40, bounds=(0.0, 1.0)), 3, method="lobpcg")
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_nodes_alone_beside_a_large_graph_are_not_overlooked(k):
+    """Of a few nodes a random block has too little for a loose tolerance to notice."""
+    rng = np.random.default_rng(0)
+    ends = rng.integers(0, 4000, (2, 40_000))
+    W = scipy.sparse.coo_array((np.ones(40_000), ends), shape=(4002, 4002))
+    L = kl.laplacian(scipy.sparse.csr_array(W + W.T), "normalized").float()
+    found = kl.subspace(L, k, method="lobpcg", tol=1e-3)
+    zero = min(k, 3)
+    assert float(found.ritz_values[:zero].abs().max()) <= 1e-6
+    assert found.status == (Status.CONVERGED if k == 4 else Status.NO_GAP)

@@ -133,16 +133,18 @@ def _outside(growth: _Growth, ritz: Ritz, k: int, tol: float, rounding: Tensor, 
     random start has shown what lies below it.
     """
     growth.lock(ritz, k)
-    used = 0
+    used, keep = 0, max(1, (growth.capacity - k) // 3)
     while True:
         used += growth.fill(budget - used)
-        outside = growth.ritz(growth.width)
+        outside = growth.ritz(keep)
         both = _beside(ritz, outside, k)
-        enough = _finished(both, k, tol, rounding) | following_converged(both, k, WARM_PART)
-        told = _missed(both, ritz, k, rounding) | _confirmed(both, ritz, k, rounding) & enough
+        enough = _finished(both, k, tol, rounding) | following_converged(both, k, WARM_PART**2)
+        # No distance from the k-th, though better known than that: those inside have to be known better first.
+        level = (outside.residuals[..., 0] <= ritz.residuals[..., :k].amax(-1)) & ~following_converged(both, k)
+        told = _missed(both, ritz, k, rounding) | _confirmed(both, ritz, k, rounding) & enough | level
         if growth.exhausted or budget - used < growth.next.shape[-1] or bool(told.all()):
             return outside, used
-        growth.restart(outside, max(1, (growth.capacity - k) // 3))
+        growth.restart(outside, keep)
 
 
 def _beside(ritz: Ritz, outside: Ritz, k: int) -> Ritz:
@@ -169,11 +171,13 @@ def _confirmed(both: Ritz, ritz: Ritz, k: int, rounding: Tensor) -> Tensor:
     """Return where the lowest pair outside has converged, and its value is no higher than that of the guard vector.
 
     The latter is an upper bound of the (k+1)-st eigenvalue: a pair far above it has yet to fall, however small its
-    residual is, as where many eigenvalues lie near the lowest ones. Or where no gap will show any more.
+    residual is, as where many eigenvalues lie near the lowest ones. Or where no gap will show any more. The lowest Ritz
+    vector of a Krylov space has at least the random start's share of what lies below it, so that its residual is no
+    less than that times their distance.
     """
     lowest, last, following = both.theta[..., k], ritz.theta[..., k - 1], ritz.theta[..., k]
     low = lowest <= following + CONVERGED_PART * (following - last)
-    return following_converged(both, k) & low | tied(both, k, rounding) & (lowest >= last - rounding)
+    return following_converged(both, k, WARM_PART) & low | tied(both, k, rounding) & (lowest >= last - rounding)
 
 
 class _Growth:

@@ -14,7 +14,7 @@ from krylow.krylov.lanczos import breakdown_threshold
 from krylow.krylov.lobpcg import Iteration, inverse_diagonal
 from krylow.krylov.ritz import CONVERGED_PART, WARM_PART, Ritz, following_converged, settled
 from krylow.operators import Operator
-from krylow.solvers._problem import SAFETY, Problem, Solver, warmed
+from krylow.solvers._problem import SAFETY, Problem, Solver, null_answer, warmed
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,15 @@ class LOBPCG(Solver):
     def solve(self, problem: Problem) -> Ritz:
         """Return the lowest Ritz pairs."""
         L, k, width = problem.operator, problem.k, self._width(problem)
+        null = problem.profile.null_space if problem.is_large() else None
+        if null is not None and null.lowest and null.count >= k:
+            return null_answer(L, null, k)
         limit = L.products + (problem.max_products or self.most_iterations * width)
         tol, watch, inverse = SAFETY * problem.tol, problem.watch(SAFETY), inverse_diagonal(L)
-        iteration = Iteration.start(L, warmed(problem, gaussian(L, width, generator=problem.generator)))
+        X = warmed(problem, gaussian(L, width, generator=problem.generator))
+        if null is not None and null.count:  # of small components a random block has too little
+            X[:, : min(null.count, k)] = L.n**0.5 * null.basis(k, L.dtype)
+        iteration = Iteration.start(L, X)
         part = CONVERGED_PART if problem.start is None else WARM_PART
         while True:
             pairs = iteration.ritz()
