@@ -11,6 +11,7 @@ from krylow.metrics import subspace_error
 from krylow.operators import DenseOperator, FunctionOperator
 from krylow.solvers import LOBPCG, Problem
 from krylow.testing import cycle, from_spectrum, grid, laplacian_matrix, lowest, path, random_graph
+from soak.unseen import UNSEEN
 
 F64 = torch.float64
 
@@ -110,3 +111,10 @@ def test_nodes_alone_beside_a_large_graph_are_not_overlooked(k):
     zero = min(k, 3)
     assert float(found.ritz_values[:zero].abs().max()) <= 1e-6
     assert found.status == (Status.CONVERGED if k == 4 else Status.NO_GAP)
+
+
+def test_the_basis_is_orthonormal_to_rounding_beside_a_constant_null_vector():
+    """LAPACK's sums over thousands of equal entries are off by more than a hundred eps."""
+    L = kl.laplacian(UNSEEN["Kleinberg"](4000, np.random.default_rng(2)))
+    V = kl.subspace(L, 10, method="lobpcg", tol=1e-4).basis.numpy()
+    assert np.linalg.norm(V.T @ V - np.eye(10), 2) <= 50 * np.finfo(float).eps
