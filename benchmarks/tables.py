@@ -85,6 +85,20 @@ def warm_start() -> str:
     return "\n".join([*lines, "", source(record, folder)])
 
 
+def gradients() -> str:
+    """What a backward pass takes beside its forward pass, and how exact the gradient is at the default tolerance."""
+    folder = ROOT / "results" / "gradients"
+    (record,) = find(folder, kind="gradients")
+    columns = "graph | k | method | forward, s | backward, s | ratio, subspace | ratio, from weights | gradient's error"
+    lines = [f"| {columns} |", "| --- |" + " --- |" * 7]
+    for name, r in record.results.items():
+        lines.append(
+            f"| {name} | {r['k']} | {r['method']} | {r['forward']:.2f} | {r['backward']:.2f} | {r['ratio']:.1f} | "
+            f"{r['with edges']['ratio']:.1f} | {r['accuracy']['0.001']['gradient']:.3f} |"
+        )
+    return "\n".join([*lines, "", source(record, folder)])
+
+
 def large_choice() -> str:
     """The graphs that the thresholds were not fitted on, one seed of each, and what auto loses on all."""
     (record,) = find(ROOT / "results" / "large-choice", kind="large-choice")
@@ -254,6 +268,7 @@ if __name__ == "__main__":
     fill(ROOT / "docs" / "choosing-a-method.md", "batch", batch())
     fill(ROOT / "docs" / "large-graphs.md", "proofs", proofs())
     fill(ROOT / "docs" / "large-graphs.md", "warm start", warm_start())
+    fill(ROOT / "docs" / "large-graphs.md", "gradients", gradients())
     fill(ROOT / "docs" / "large-graphs.md", "large", large(peers=True))
     draw(find(ROOT / "results" / "large", kind="large")[0], ROOT / "docs" / "pictures" / "large.svg")
     fill(ROOT / "docs" / "filters.md", "filters", filters())
