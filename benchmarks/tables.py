@@ -13,6 +13,7 @@ from pathlib import Path
 import table1_tables as table1
 
 from krylow._floor import PROOF_LIMIT
+from krylow_lab.large.graphs import FAMILIES
 from krylow_lab.large.render import SOLVERS, draw, markdown, peers_markdown
 from krylow_lab.records import Record, find
 from krylow_lab.table2 import gain, render
@@ -93,8 +94,8 @@ def gradients() -> str:
     lines = [f"| {columns} |", "| --- |" + " --- |" * 7]
     for name, r in record.results.items():
         lines.append(
-            f"| {name} | {r['k']} | {r['method']} | {r['forward']:.2f} | {r['backward']:.2f} | {r['ratio']:.1f} | "
-            f"{r['with edges']['ratio']:.1f} | {r['accuracy']['0.001']['gradient']:.3f} |"
+            f"| {FAMILIES[name].title} | {r['k']} | {r['method']} | {r['forward']:.2f} | {r['backward']:.2f} | "
+            f"{r['ratio']:.1f} | {r['with edges']['ratio']:.1f} | {r['accuracy']['0.001']['gradient']:.3f} |"
         )
     return "\n".join([*lines, "", source(record, folder)])
 
