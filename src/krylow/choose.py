@@ -72,8 +72,10 @@ def _choose_large(L: SparseOperator, profile: GraphProfile) -> tuple[str, str]:
             return "shift_invert", f"{apart}, and a factor stays small"
         return "davidson", f"{apart}, so that the diagonal is a good preconditioner"
     seen = f"level sets of a breadth-first search hold at most {max(profile.width, 1e-3):.1%} of {L.n} nodes"
-    if profile.width <= LIMITS.geometric:
+    if profile.width <= LIMITS.geometric and profile.smooth:
         return "multilevel", f"{seen}, so that coarser graphs are like it"
     if profile.degree_spread > LIMITS.wide_degrees:
         return "davidson", f"{seen}, and its largest degree is {profile.degree_spread:.0f} times the mean"
+    if profile.width <= LIMITS.geometric:
+        seen += ", but self-loops of different weights confine low frequencies"
     return "chebyshev", f"{seen}, so that no coarser graph is like it"

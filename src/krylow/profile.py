@@ -6,10 +6,13 @@ they show, the Schur complement after static condensation, the estimated fill of
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 import numpy as np
+import torch
 
+from krylow._reduce import largest
 from krylow.linalg.components import NullSpace, null_space
 from krylow.linalg.elimination import SchurComplement, condense_graph
 from krylow.linalg.fill import Fill, condensed_fill
@@ -48,6 +51,20 @@ class GraphProfile:
     def null_space(self) -> NullSpace | None:
         """The null vectors that the components show; None where the entries are not sparse."""
         return null_space(self.operator, self.components) if isinstance(self.operator, SparseOperator) else None
+
+    @cached_property
+    def smooth(self) -> bool:
+        """Whether low frequencies are smooth: every component has a null vector, or all rows have one sum.
+
+        Self-loops of different weights confine them to nodes that have none, as no coarse graph does.
+        """
+        null, L = self.null_space, self.operator.detach()
+        if null is not None and null.count == null.components:
+            return True
+        sums = L @ torch.ones(L.rows, 1, dtype=L.dtype, device=L.device)
+        high, low = (float(end) for end in (sums.max(), sums.min())) if sums.numel() else (-math.inf, math.inf)
+        spread = sum(largest(high, -low))
+        return spread <= 8 * L.n**0.5 * torch.finfo(L.dtype).eps * float(L.norm_bound().max())
 
     @cached_property
     def condensed(self) -> SchurComplement:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse
 import torch
 from scipy.spatial import cKDTree
@@ -9,6 +10,7 @@ from scipy.spatial import cKDTree
 import krylow as kl
 from krylow.certificate import Status
 from krylow.solvers._cycles import TwoGrid
+from krylow.testing import grid
 from krylow_lab.large.graphs import make
 
 F64 = torch.float64
@@ -261,3 +263,18 @@ def test_float32_does_not_hide_frequencies_far_below_the_degrees():
         found = kl.subspace(L, k, method="multilevel", tol=1e-2)
         error = float(kl.metrics.subspace_error(found.basis, exact.basis[:, :k]))
         assert found.status.name != "CONVERGED" or error <= 0.1
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_frequencies_that_self_loops_confine_are_not_overlooked(seed):
+    """Between nodes with loops of different weights lie low frequencies that aggregates smear."""
+    rng, W = np.random.default_rng(seed), scipy.sparse.csr_array(grid(2, 1100).numpy())
+    n, k = W.shape[0], 10
+    loops = (rng.random(n) < 0.3) * rng.uniform(0.1, 2, n)
+    L = kl.laplacian(W + scipy.sparse.diags_array(loops))
+    U = torch.from_numpy(scipy.linalg.eigh(L.to_dense().numpy(), subset_by_index=[0, k - 1])[1])
+    found = kl.subspace(L, k, method="multilevel", tol=1e-2)
+    assert found.status == kl.Status.CONVERGED
+    assert float(kl.metrics.subspace_error(found.basis, U)) <= 1e-2
+    same = kl.laplacian(W + 3.0 * scipy.sparse.eye_array(n))  # the same loop everywhere moves all frequencies alone
+    assert "two-grid" in kl.subspace(same, 4, method="multilevel").why

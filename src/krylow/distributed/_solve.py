@@ -121,6 +121,11 @@ class DistributedProfile(GraphProfile):
 
 def choose(profile: DistributedProfile) -> tuple[str, str]:
     """Return the method for a graph that ranks share, and why."""
+    if not profile.smooth:
+        return (
+            "chebyshev",
+            "self-loops of different weights confine low frequencies, so that no coarser graph is like it",
+        )
     if profile.width <= LIMITS.geometric and profile.cut <= LIMITS.cut:
         return "multilevel", (
             f"level sets of searches on each rank hold {max(profile.width, 1e-3):.1%} of the nodes and "

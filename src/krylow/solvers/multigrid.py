@@ -123,7 +123,7 @@ class Multilevel(Solver):
     def _solve_large(self, problem: Problem) -> Ritz:
         L, tol, width = problem.operator, problem.tol, self._width(problem)
         watch, limit = problem.watch(), problem.max_products or 4000 * width
-        if problem.cutoff is not None and not self._is_geometric(problem):
+        if not problem.profile.smooth or (problem.cutoff is not None and not self._is_geometric(problem)):
             columns = width_of_block(problem, self.block)
             pairs = filtered_subspace(problem, random_block(problem, columns), limit, watch)
             assert pairs is not None
