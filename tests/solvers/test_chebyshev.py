@@ -102,3 +102,11 @@ def test_a_cut_inside_copies_that_fill_the_rest_of_the_block_is_named(k):
     found = kl.subspace(L, k, method="chebyshev", max_products=10_000)
     assert found.status is kl.Status.NO_GAP
     assert int(found.certificate.well_defined) == (1 if k < 11 else 11)
+
+
+@pytest.mark.parametrize("n", [600, 1200, 2000])
+def test_a_null_vector_far_below_the_first_ritz_values_does_not_overflow(n):
+    """A complete graph in float32: random vectors have little of it, and a filter amplifies it beyond all bounds."""
+    found = kl.subspace(kl.laplacian(complete(n)).to(torch.float32), 1, method="chebyshev", tol=1e-6)
+    assert found.status is kl.Status.CONVERGED
+    torch.testing.assert_close(found.basis.abs(), torch.full((n, 1), n**-0.5), rtol=0, atol=1e-4)

@@ -70,15 +70,17 @@ def amplifying_degree(theta: Tensor, low: Tensor, high: Tensor, ratio: float = 1
     return int(degree.clamp(6, 64).ceil())
 
 
-def most_degree(first: Tensor, theta: Tensor, low: Tensor, high: Tensor) -> int:
+def most_degree(bottom: Tensor, first: Tensor, theta: Tensor, low: Tensor, high: Tensor) -> int:
     """Return the degree, from 6 to 64, whose amplification at ``first`` is nearly 1 / eps of that at ``theta``.
 
-    With more, rounding of what is amplified the most would hide the rest. All are ``(*batch,)``.
+    With more, rounding of what is amplified the most would hide the rest. Nor may what is as low as ``bottom``, and not
+    yet a Ritz vector, overflow: the filter is 1 at ``first``. All are ``(*batch,)``.
     """
-    width = (high - low).clamp(min=torch.finfo(low.dtype).tiny)
-    apart = torch.acosh(1 + 2 * (low - first) / width) - torch.acosh(1 + 2 * (low - theta) / width)
-    apart = torch.where(high > low, apart, torch.zeros_like(apart)).amax().clamp(min=1e-6)
-    return int((-math.log(100 * torch.finfo(low.dtype).eps) / apart).clamp(6, 64))
+    width, limits = (high - low).clamp(min=torch.finfo(low.dtype).tiny), torch.finfo(low.dtype)
+    rate = [torch.acosh(1 + 2 * (low - end).clamp(min=0) / width) for end in (bottom, first, theta)]
+    hides, overflows = -math.log(100 * limits.eps), 0.5 * math.log(limits.max)
+    most = torch.minimum(hides / (rate[1] - rate[2]).clamp(min=1e-6), overflows / (rate[0] - rate[1]).clamp(min=1e-6))
+    return int(torch.where(high > low, most, torch.full_like(most, torch.inf)).amin().clamp(6, 64))
 
 
 def block_width(k: int, n: int, *, guards: int | None = None, line: int = 16) -> int:

@@ -113,7 +113,7 @@ def chebyshev_subspace(
     watch
         Told of every sweep. Ctrl-C ends the iteration with what the last sweep found.
     """
-    high, size, width = L.gershgorin()[1], L.norm_bound(), X.shape[-1]
+    (bottom, high), size, width = L.gershgorin(), L.norm_bound(), X.shape[-1]
     size = torch.where(size > 0, size, torch.ones_like(size))
     ritz, products, rounding = rotate(L, X), width, breakdown_threshold(L)
     while not bool(((ritz.estimate(k) <= tol) | settled(ritz, k, rounding)).all()):
@@ -123,7 +123,7 @@ def chebyshev_subspace(
         # One eigenvalue from the k-th to the last, of which there may be more outside: nothing above is to grow.
         low = torch.where(low - theta <= 1e-3 * (low - first), low + 0.03 * (high - low), low)
         first = torch.where(first < low, first, low - size)
-        degree = min(degree, most_degree(first, theta, low, high))
+        degree = min(degree, most_degree(bottom, first, theta, low, high))
         if products + (degree + 1) * width > max_products:
             break
         try:
