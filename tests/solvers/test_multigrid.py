@@ -12,6 +12,7 @@ from krylow.certificate import Status
 from krylow.solvers._cycles import TwoGrid
 from krylow.testing import grid
 from krylow_lab.large.graphs import make
+from soak.unseen import UNSEEN
 
 F64 = torch.float64
 
@@ -278,3 +279,13 @@ def test_frequencies_that_self_loops_confine_are_not_overlooked(seed):
     assert float(kl.metrics.subspace_error(found.basis, U)) <= 1e-2
     same = kl.laplacian(W + 3.0 * scipy.sparse.eye_array(n))  # the same loop everywhere moves all frequencies alone
     assert "two-grid" in kl.subspace(same, 4, method="multilevel").why
+
+
+def test_cycles_that_lose_rank_at_once_leave_sweeps_a_beginning():
+    """Hubs, clustering and a geometry at once: the first cycle finds dependent vectors, and has measured nothing."""
+    L = kl.laplacian(UNSEEN["hyperbolic"](2600, np.random.default_rng(0)), "normalized")
+    found = kl.subspace(L, 2, method="multilevel")
+    assert "Chebyshev sweeps" in found.why
+    exact = kl.subspace(L, 2, method="exact")
+    assert found.status == Status.CONVERGED
+    assert error(found.basis, exact.basis.numpy(), 2) <= 1e-3

@@ -11,6 +11,7 @@ References: Brandt, McCormick and Ruge (1983); Kushnir, Galun and Brandt (2010);
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -177,8 +178,9 @@ class Multilevel(Solver):
         # Sweeps need guards, which cycles do not, and random ones, which contain every eigenvector, between weak parts.
         least = self.coarsening.more if width > asked else 0
         more = _random(problem, A, max(least, block_width(goal.k, D.n) - block.X.shape[1]))
-        low = max(float(block.estimate.theta[-1]), 1e-7 * high)
+        last = float(block.estimate.theta[-1])  # infinite where the first cycle has lost the block's rank
         block = Block(A, torch.cat([block.X, more], dim=1), high)
+        low = max(last, 1e-7 * high) if math.isfinite(last) else first_cut(block)
         return *_sweeps(block, D, replace(goal, max_products=limit - A.products), low), f"{how}, then Chebyshev sweeps"
 
     def _aggregated(self, D: SparseOperator | LocalRows, vector: Tensor, smoother: Filter, width: int) -> Aggregation:

@@ -150,7 +150,7 @@ class ShiftInvert(Solver):
             inverse,
             gaussian(L, 1, generator=problem.generator).double(),
             k,
-            Restart(size, max(problem.max_products or 200 * size, k + 2), tol=tol),
+            Restart(size, max(problem.max_products or 20 * size, k + 2), tol=tol),
             rounding=torch.finfo(A.dtype).eps ** 0.5 / A.norm_bound().clamp(min=torch.finfo(A.dtype).tiny),
             generator=problem.generator,
         )
