@@ -50,7 +50,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for row in rows:
         for key, name in (("family", row["family"]), ("method", row.get("method used", row["method"]))):
             table[key].setdefault(name, Counter())[row["outcome"]] += 1
-    slow = [row for row in rows if row.get("seconds", 0) > max(SLOW, BESIDE_TRUTH * row["truth seconds"])]
+    slow = [row for row in rows if row.get("seconds", 0) > max(SLOW, BESIDE_TRUTH * row.get("truth seconds", 0))]
     refused = Counter(f"{row['method']}: {row['why']}"[:80] for row in rows if row["outcome"] == "refused")
     return {
         "cases": len(rows),
