@@ -414,3 +414,19 @@ def test_room_that_a_scipy_matrix_does_not_use_is_not_read():
     A = as_operator(longer)
     assert A.values.numel() == A.col.numel() == L.nnz
     np.testing.assert_array_equal(A.to_dense(), L.toarray())
+
+
+@pytest.mark.parametrize("form", ["rows", "edges"])
+@pytest.mark.parametrize("kind", ["combinatorial", "normalized"])
+def test_a_heavy_loop_leaves_the_sum_of_light_edges(kind, form):
+    """The diagonal is that of the edges alone: taken from a degree with the loop, nothing of it would be left."""
+    W = np.array([[1e12, 1e-6, 0.0], [1e-6, 0.0, 3.0], [0.0, 3.0, 0.0]])
+    size = W.sum(1)
+    off = W - np.diag(np.diag(W))
+    expected = np.diag(off.sum(1)) - off
+    if kind == "normalized":
+        expected = expected / np.sqrt(size[:, None] * size)
+    row, col = np.nonzero(W)
+    edges = (torch.from_numpy(np.stack([row, col])), torch.from_numpy(W[row, col]))
+    given = scipy.sparse.csr_array(W) if form == "rows" else edges
+    np.testing.assert_allclose(kl.laplacian(given, kind).to_dense(), expected, rtol=1e-14, atol=0)

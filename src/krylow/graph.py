@@ -259,12 +259,15 @@ def _laplacian_of_rows(W: Any, kind: str | None) -> SparseOperator:
         size = abs(W).sum(axis=1, dtype=np.float64)
     _checks.in_range(float(size.max()), dtype, "W")
     degree, loops = size if psd else W.sum(axis=1, dtype=np.float64), W.diagonal()
-    if loops.any():
-        off = W - scipy.sparse.diags_array(loops)
+    looped = bool(loops.any())
+    if looped:
+        off = scipy.sparse.csr_array(W - scipy.sparse.diags_array(loops))
         _checks.not_a_laplacian(*(torch.from_numpy(x) for x in (loops, off.data[off.data != 0], degree)))
-    kind = kind or ("generalized" if loops.any() else "combinatorial")
+    kind = kind or ("generalized" if looped else "combinatorial")
     # Before W is taken away, which takes the self-loops along.
     diagonal = degree + loops if kind == "generalized" else degree
+    if looped and kind != "generalized":  # a heavy loop would leave nothing of a sum of light edges
+        W, diagonal = off, off.sum(axis=1, dtype=np.float64)
     L = scipy.sparse.diags_array(diagonal.astype(W.dtype), format="csr") - W
     null_vector = None
     if kind == "normalized":
@@ -274,7 +277,7 @@ def _laplacian_of_rows(W: Any, kind: str | None) -> SparseOperator:
         row, col = (scale[torch.from_numpy(part).long()] for part in (L.row, L.col))
         L.data = _scaled(torch.from_numpy(L.data), row, col, scale).to(dtype).numpy()
     operator = _operator(scipy.sparse.csr_array(L), psd=psd, null_vector=null_vector)
-    operator.closed = kind != "generalized" or not loops.any()
+    operator.closed = kind != "generalized" or not looped
     return operator
 
 
@@ -294,8 +297,9 @@ def _laplacian_of_edges(edges: Edges, kind: str | None) -> SparseOperator:
     with torch.no_grad():
         _checks.not_a_laplacian(loops, weight[~loop & (weight != 0)], degree)
     kind = kind or ("generalized" if bool((loops != 0).any()) else "combinatorial")
-    diagonal = degree if kind == "generalized" else degree - loops
     off = -weight[~loop]
+    # Not degree - loops: a heavy loop would leave nothing of a sum of light edges.
+    diagonal = degree if kind == "generalized" else weight.new_zeros(n).index_add(0, row[~loop], -off)
     if kind == "normalized":
         scale = _inverse_root(size)
         diagonal = _scaled(diagonal, scale, scale, scale)
