@@ -257,7 +257,7 @@ def error_of(truth: Truth, k: int, V: np.ndarray, dtype: str) -> dict[str, Any]:
     V = np.linalg.qr(V)[0]
     error = float(((V - U @ (U.T @ V)) ** 2).sum()) / k + (k - V.shape[1]) / k
     known = k * min(1.0, truth.doubt / max(gap, truth.doubt, 1e-300)) ** 2 + (8 * eps) ** 2 * V.shape[0]
-    return {"error": error, "gap": gap, "known": known, "defined": bool(gap > 20 * truth.doubt)}
+    return {"error": error, "gap": gap, "known": float(known), "defined": bool(gap > 20 * truth.doubt)}
 
 
 def _deviation(V: np.ndarray) -> float:
