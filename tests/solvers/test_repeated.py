@@ -108,3 +108,15 @@ def test_the_certificate_judges_the_basis_that_is_returned():
     left = U - skewed @ (skewed.mT @ U)
     assert bent.status != kl.Status.CONVERGED
     assert float(bent.error_bound) >= float(left.square().sum()) / 4
+
+
+@pytest.mark.parametrize("method", ["chebyshev", "shift_invert", "lobpcg", "thick_restart", "davidson"])
+@pytest.mark.parametrize("n", [300, 1200])
+def test_bases_inside_a_large_eigenspace_beside_nodes_alone_are_orthonormal_to_rounding(method, n):
+    """LAPACK's own vectors of many equal values, and its sums over a null vector, are off by hundreds of eps."""
+    W = torch.zeros(n + 2, n + 2, dtype=F64)
+    W[:n, :n] = 1 - torch.eye(n, dtype=F64)
+    found = kl.subspace(kl.laplacian(W, "normalized"), 50, method=method, tol=1e-7)
+    assert found.status != kl.Status.CONVERGED  # there is no gap behind the 50th
+    V = found.basis.numpy().astype(np.longdouble)
+    assert np.linalg.norm((V.T @ V - np.eye(50)).astype(float), 2) <= 20 * torch.finfo(F64).eps

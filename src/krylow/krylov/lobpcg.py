@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from krylow.krylov.ritz import Ritz, rayleigh_ritz, rotated
-from krylow.linalg.gram_schmidt import outside
+from krylow.linalg.gram_schmidt import newton_schulz, outside
 from krylow.operators import FunctionOperator, Operator
 
 
@@ -57,8 +57,8 @@ class Iteration:
         """Return the Rayleigh-Ritz step on [X, P, W], with W and the new P of the active columns alone."""
         V, LV, width = self.V, self.LV, self.theta.shape[-1]
         if self.steps % polish == polish - 1:  # rotations add to the deviation from orthonormality
-            correction = 1.5 * torch.eye(V.shape[-1], dtype=V.dtype, device=V.device) - 0.5 * (V.mT @ V)
-            V, LV = V @ correction, LV @ correction
+            turn = newton_schulz(V)
+            V, LV = V @ turn, LV @ turn
         W = outside(inverse * self.residual()[..., active], V)
         V, LV = torch.cat([V, W], dim=-1), torch.cat([LV, L @ W], dim=-1)
         theta, Y = rayleigh_ritz(V.mT @ LV, torch.linalg.vector_norm(V, dim=-2) > 0.5)

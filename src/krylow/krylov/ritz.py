@@ -19,6 +19,7 @@ from torch import Tensor
 
 from krylow.autodiff.projector import lowest_eigenspace, orthonormalize
 from krylow.krylov.lanczos import Krylov, tridiagonal
+from krylow.linalg.gram_schmidt import newton_schulz
 from krylow.linalg.perturbation import davis_kahan
 from krylow.operators import Operator
 
@@ -169,7 +170,9 @@ def rotated(L: Operator, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Q = torch.linalg.qr(torch.linalg.qr(X).Q).Q  # once more, since a filtered block is nearly dependent
     LQ = L @ Q
     theta, Y = rayleigh_ritz(Q.mT @ LQ)
-    return theta, Q @ Y, LQ @ Y
+    X, LX = Q @ Y, LQ @ Y
+    turn = newton_schulz(X)  # LAPACK's vectors are off beside a null vector, and among many equal eigenvalues
+    return theta, X @ turn, LX @ turn
 
 
 def rotate(L: Operator, X: Tensor) -> Ritz:

@@ -10,13 +10,18 @@ from krylow.linalg.row_blocks import gram
 
 
 def polished(X: Tensor) -> Tensor:
-    r"""Return nearly orthonormal columns, or zero ones, orthonormal to rounding: $X (3 I - X^\top X) / 2$.
+    """Return nearly orthonormal columns, or zero ones, orthonormal to rounding: a step of :func:`newton_schulz`."""
+    return X @ newton_schulz(X)
 
-    A step of Newton and Schulz for the nearest orthonormal columns: a deviation d becomes one of order $d^2$. Sums over
-    the nodes are made by blocks, since those of many equal numbers, as of a null vector, would be off by as many eps.
+
+def newton_schulz(X: Tensor) -> Tensor:
+    r"""Return what takes nearly orthonormal columns to the nearest orthonormal ones: $(3 I - X^\top X) / 2$.
+
+    A step of Newton and Schulz: a deviation d becomes one of order $d^2$. Sums over the nodes are made by blocks, since
+    those of many equal numbers, as of a null vector, would be off by as many eps.
     """
     inner = gram(X, X).to(X.dtype) if X.ndim == 2 else X.mT @ X
-    return 1.5 * X - 0.5 * (X @ inner)
+    return 1.5 * torch.eye(X.shape[-1], dtype=X.dtype, device=X.device) - 0.5 * inner
 
 
 def outside(Z: Tensor, V: Tensor, *, least: float = 0.1) -> Tensor:
