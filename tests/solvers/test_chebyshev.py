@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from numpy.polynomial import chebyshev
 
@@ -110,3 +111,14 @@ def test_a_null_vector_far_below_the_first_ritz_values_does_not_overflow(n):
     found = kl.subspace(kl.laplacian(complete(n)).to(torch.float32), 1, method="chebyshev", tol=1e-6)
     assert found.status is kl.Status.CONVERGED
     torch.testing.assert_close(found.basis.abs(), torch.full((n, 1), n**-0.5), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["chebyshev", "multilevel"])
+@pytest.mark.parametrize("seed", range(3))
+def test_frequencies_too_low_for_a_filter_are_not_said_to_have_no_gap(method, seed):
+    """A grid with weights over twelve orders: a filter hardly amplifies any of them, and all look equal to it."""
+    rng = np.random.default_rng(seed)
+    path, same = scipy.sparse.diags_array(np.ones(49), offsets=1), scipy.sparse.eye_array(50)
+    W = scipy.sparse.csr_array(scipy.sparse.triu(scipy.sparse.kron(path, same) + scipy.sparse.kron(same, path)))
+    W.data = 10.0 ** rng.uniform(-12, 0, W.nnz)
+    assert kl.subspace(kl.laplacian(W + W.T), 45, method=method, tol=2e-4).status is not kl.Status.NO_GAP

@@ -118,3 +118,17 @@ def test_the_basis_is_orthonormal_to_rounding_beside_a_constant_null_vector():
     L = kl.laplacian(UNSEEN["Kleinberg"](4000, np.random.default_rng(2)))
     V = kl.subspace(L, 10, method="lobpcg", tol=1e-4).basis.numpy()
     assert np.linalg.norm(V.T @ V - np.eye(10), 2) <= 50 * np.finfo(float).eps
+
+
+@pytest.mark.parametrize("seed", [4, 7, 20])
+def test_weights_over_twelve_orders_in_float32_keep_the_basis_orthonormal(seed):
+    """Where fewer directions are left than the block has columns: what rounding leaves is not blown up to one."""
+    rng = np.random.default_rng(seed)
+    W = np.triu(rng.random((31, 31)) < 0.15, 1) * 10.0 ** rng.uniform(-12, 0, (31, 31))
+    L = kl.laplacian(torch.from_numpy(np.pad(W + W.T, (0, 3))), "generalized")
+    found = kl.subspace(L.float(), 13, method="lobpcg", tol=1e-5, max_products=8400)
+    V = found.basis.double()
+    torch.testing.assert_close(V.mT @ V, torch.eye(13, dtype=torch.float64), rtol=0, atol=2e-6)
+    if found.status == Status.CONVERGED:
+        U = torch.linalg.eigh(L.to_dense()).eigenvectors[:, :13]
+        assert float((V - U @ (U.mT @ V)).square().mean()) <= 1e-5

@@ -154,13 +154,14 @@ def rayleigh_ritz(H: Tensor, live: Tensor | None = None) -> tuple[Tensor, Tensor
     r"""Return the Ritz values ``(*batch, p)`` and the rotation ``(*batch, p, p)`` of $H = V^\top L V$.
 
     The best eigenpairs inside the span of V, orthonormal but for zero columns, where ``live`` ``(*batch, p)`` is
-    False: those come last, with infinite values.
+    False: those come last, with infinite values and zero columns of the rotation.
     """
     H = (H + H.mT) / 2
     if live is None:
         theta, Y = torch.linalg.eigh(H)
         return theta, Y
     theta, Y = torch.linalg.eigh(lift(H, live))
+    Y = Y.masked_fill(~live[..., None], 0.0)  # what rounding has left there could be blown up to a direction
     absent = torch.arange(H.shape[-1], device=H.device) >= live.sum(-1, keepdim=True)
     return theta.masked_fill(absent, torch.inf), Y
 

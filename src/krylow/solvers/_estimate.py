@@ -26,6 +26,7 @@ class Stopping:
     safety: float = 2.0  # factor of a squared error estimate before it is compared with the tolerance
     stagnant: float = 1e-2  # vectors outside by this part of the tolerance, and still mixed, are never separated
     near: float = 5e-3  # if their gap is below this part of the band; else by the square of that part
+    least: float = 1e-5  # part of equal frequencies that counts as the width of their band
     patience: int = 8  # sweeps without progress that are stagnation
 
 
@@ -179,11 +180,29 @@ class Outcome:
     narrow: bool = False  # with a cutoff: whether these are too many for the remaining guards
 
 
-def judge(estimate: Estimate, mixing: Tensor, k: int, tol: float) -> Outcome:
-    """Return the error of the first k vectors: their components outside, and how they are mixed with others."""
+def judge(estimate: Estimate, mixing: Tensor, k: int, tol: float, *, stagnant: bool = False) -> Outcome:
+    """Return the error of the first k vectors: their components outside, and how they are mixed with others.
+
+    Where sweeps are ``stagnant``, vectors are settled if the k-th and the next are tied; else filters gain too little.
+    """
     parts = [float(mixing[:j, j:].square().clamp(max=1).sum()) / j for j in range(1, k + 1)]
     separate = [j for j, part in enumerate(parts, start=1) if part <= tol]
-    return Outcome(estimate.error(k) + min(parts[-1], 1.0), max(separate, default=0))
+    settled = stagnant and tied(estimate, k)
+    return Outcome(estimate.error(k) + min(parts[-1], 1.0), max(separate, default=0), settled)
+
+
+def tied(estimate: Estimate, k: int) -> bool:
+    r"""Return whether the k-th and the next value are near, and neither will fall by more.
+
+    By $\rho^2 / \delta$ at most (Kato and Temple), with the residual $\rho$ and the distance $\delta$ of the block's
+    first value from its last.
+    """
+    theta, residuals = estimate.theta, estimate.residuals
+    assert residuals is not None  # after a Rayleigh-Ritz step
+    least = Stopping.least * float(theta[k].abs())
+    band = max(float(theta[k] - theta[0]), least)
+    fall = float(residuals[: k + 1].max()) ** 2 / max(float(theta[-1] - theta[0]), least)
+    return max(float(theta[k] - theta[k - 1]), fall) <= Stopping.near * band
 
 
 def judge_up_to(estimate: Estimate, mixing: Tensor, cutoff: float, tol: float) -> Outcome:

@@ -238,7 +238,7 @@ def refine(block: Block, D: Operator, goal: Goal, low: float, degree: int = Swee
             if state.is_deficient():
                 return replace(state.outcome, deficient=True)
             if ended or agreed(state.stagnates(error)):
-                return replace(state.outcome, settled=True)
+                return replace(state.outcome, settled=ended or state.outcome.settled)
             low = min(low, state.next_low(low))
     except KeyboardInterrupt:
         block.settle()
@@ -361,7 +361,7 @@ class Refinement:
         self.best = min(self.best, error)
         if self.still < Stopping.patience:
             return False
-        self.outcome = agreed(judge(*self._ritz(), k, self.goal.tol))
+        self.outcome = agreed(judge(*self._ritz(), k, self.goal.tol, stagnant=True))
         return True
 
     def next_low(self, low: float) -> float:
