@@ -421,6 +421,14 @@ def test_auto_factorises_a_large_graph_that_is_nearly_a_tree_and_not_a_grid():
     assert choose(kl.laplacian(grid), 5)[0] == "multilevel"
 
 
+def test_auto_decomposes_a_dense_matrix_with_a_hub_and_filters_one_without():
+    """Low frequencies of a star are far below its largest: a filter would take as long as several decompositions."""
+    W = torch.zeros(1200, 1200, dtype=F64)
+    W[0, 1:] = W[1:, 0] = 1
+    assert kl.subspace(kl.laplacian(W), 1).method == "exact"
+    assert choose(kl.laplacian(1 - torch.eye(1200, dtype=F64)), 1)[0] == "chebyshev"
+
+
 def test_auto_proves_answers_of_up_to_some_thousand_nodes_cheaply():
     """A light factor proves by itself; what fills up is decomposed while small, then filtered."""
     for family, n, method in (

@@ -45,15 +45,20 @@ def choose(L: Operator, k: int, weights: Any = None, profile: GraphProfile | Non
         if L.n <= LIMITS.factor and L.device.type == "cpu" and profile.fill.entries <= LIMITS.light_fill * L.n:
             return "shift_invert", f"a factor of its {L.n} nodes is light"
         return _choose_large(L, profile) if L.n > PROOF_LIMIT else _choose_proved(L, profile)
+    if not L.batch_shape and L.n <= PROOF_LIMIT and _spread(profile or GraphProfile(L)):
+        return "exact", f"a graph of {L.n} nodes whose degrees differ by far is fastest to decompose"
     return "chebyshev", f"a graph of {L.n} nodes is too large to decompose for k = {k}"
+
+
+def _spread(profile: GraphProfile) -> bool:
+    """Return whether degrees differ by so much that the lowest frequencies are far below most, which filters mind."""
+    return profile.contrast > LIMITS.contrast or profile.degree_spread > LIMITS.wide_degrees
 
 
 def _choose_proved(L: SparseOperator, profile: GraphProfile) -> tuple[str, str]:
     """Return the method for one sparse graph whose certificate a dense factor proves, since no light one does."""
     # A filter takes long where the lowest frequencies are far below the others, or zero once a component.
-    pieces = profile.components[1]
-    hard = profile.contrast > LIMITS.contrast or profile.degree_spread > LIMITS.wide_degrees or pieces > 1
-    if L.n <= LIMITS.exact or hard:
+    if L.n <= LIMITS.exact or _spread(profile) or profile.components[1] > 1:
         return "exact", f"a graph of {L.n} nodes whose factor is not light is fastest to decompose"
     return "chebyshev", f"a graph of {L.n} nodes is too large to decompose, and its factor is not light"
 

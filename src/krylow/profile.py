@@ -26,7 +26,7 @@ class GraphProfile:
     Parameters
     ----------
     L
-        Its operator; all but :attr:`null_space` need a sparse one.
+        Its operator; what is searched or factored needs a sparse one.
     """
 
     def __init__(self, L: Operator) -> None:
