@@ -12,6 +12,8 @@ from krylow.certificate import Status
 from krylow.solvers._cycles import TwoGrid
 from krylow.testing import grid
 from krylow_lab.large.graphs import make
+from soak.case import GRAPHS
+from soak.families import reweighted
 from soak.unseen import UNSEEN
 
 F64 = torch.float64
@@ -289,3 +291,15 @@ def test_cycles_that_lose_rank_at_once_leave_sweeps_a_beginning():
     exact = kl.subspace(L, 2, method="exact")
     assert found.status == Status.CONVERGED
     assert error(found.basis, exact.basis.numpy(), 2) <= 1e-3
+
+
+@pytest.mark.parametrize(("seed", "k", "tol"), [(2, 11, 1e-3), (2, 16, 1e-3), (4, 21, 1e-4), (5, 16, 1e-4)])
+def test_graphs_without_a_geometry_are_swept_and_their_errors_bounded(seed, k, tol):
+    """Two expanders: cycles said less than their error, and sweeps after them lacked an eigenvector."""
+    rng = np.random.default_rng(seed)
+    W = reweighted(GRAPHS["two expanders"](2100, rng), "Pareto", rng)
+    L = kl.laplacian(W, "normalized")
+    found = kl.subspace(L, k, method="multilevel", tol=tol)
+    assert found.status == Status.CONVERGED
+    U = scipy.linalg.eigh(L.to_dense().numpy(), subset_by_index=[0, k - 1])[1]
+    assert error(found.basis, U, k) <= float(found.error_bound)

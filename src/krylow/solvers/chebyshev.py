@@ -146,6 +146,7 @@ class Goal:
     max_products: int
     watch: Watch | None = None  # told of every sweep
     cutoff: float | None = None  # if all frequencies up to this one are wanted
+    trials: int = 0  # sweeps after which a block that may lack an eigenvector is given up; 0: never
 
 
 @dataclass(frozen=True)
@@ -193,9 +194,9 @@ def filtered_subspace(
     null = null if null is not None and null.lowest and null.count and not structured else None
     known = null.count if null else 0
     X = X.to(A.dtype)[:, : L.n - known].contiguous()
-    undetected = float(L.n) if structured else 0.0
-    block = Block(A, X, spectrum_top(A), null=null, orthonormal=structured, undetected=undetected)
-    goal = Goal(k - known, problem.tol / Stopping.safety, max_products, watch, problem.cutoff)
+    block = Block(A, X, spectrum_top(A), null=null, orthonormal=structured, undetected=L.n * float(structured))
+    trials = Sweeps.trials if structured else 0
+    goal = Goal(k - known, problem.tol / Stopping.safety, max_products, watch, problem.cutoff, trials)
     if goal.cutoff is not None:
         block, found = refine_up_to(block, D, goal, first_cut(block))
         wanted = found.kept or 0
@@ -345,10 +346,9 @@ class Refinement:
     def is_deficient(self) -> bool:
         """Return whether a structured start has not done in its trials, or without a clear gap."""
         estimate, k = self.block.estimate, self.k
-        if not estimate.undetected:
-            return False
-        trials = (2 if self.found(self.goal.tol) else 1) * self.settings.trials
-        return estimate.sweeps > trials or float(estimate.theta[k]) < self.settings.gap * float(estimate.theta[k - 1])
+        trials = (2 if self.found(self.goal.tol) else 1) * self.goal.trials
+        near = float(estimate.theta[k]) < self.settings.gap * float(estimate.theta[k - 1])
+        return trials > 0 and estimate.undetected > 0 and (near or estimate.sweeps > trials)
 
     def stagnates(self, error: float) -> bool:
         """Return whether two frequencies at the cut have been equal for long while the error was not halved.

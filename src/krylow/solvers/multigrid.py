@@ -124,7 +124,7 @@ class Multilevel(Solver):
     def _solve_large(self, problem: Problem) -> Ritz:
         L, tol, width = problem.operator, problem.tol, self._width(problem)
         watch, limit = problem.watch(), problem.max_products or 4000 * width
-        if not problem.profile.smooth or (problem.cutoff is not None and not self._is_geometric(problem)):
+        if not self._has_coarse_graphs(problem):
             columns = width_of_block(problem, self.block)
             pairs = filtered_subspace(problem, random_block(problem, columns), limit, watch)
             assert pairs is not None
@@ -175,11 +175,12 @@ class Multilevel(Solver):
                 break
             width += self.coarsening.more
             coarse = self._solve_coarse(problem, level, graph, goal, width)
-        # Sweeps need guards, which cycles do not, and random ones, which contain every eigenvector, between weak parts.
+        # Sweeps need guards, which cycles do not: random ones, which contain every eigenvector, and are to show it.
         least = self.coarsening.more if width > asked else 0
         more = _random(problem, A, max(least, block_width(goal.k, D.n) - block.X.shape[1]))
         last = float(block.estimate.theta[-1])  # infinite where the first cycle has lost the block's rank
-        block = Block(A, torch.cat([block.X, more], dim=1), high)
+        undetected = float(D.n) if goal.cutoff is None else 0.0
+        block = Block(A, torch.cat([block.X, more], dim=1), high, undetected=undetected)
         low = max(last, 1e-7 * high) if math.isfinite(last) else first_cut(block)
         return *_sweeps(block, D, replace(goal, max_products=limit - A.products), low), f"{how}, then Chebyshev sweeps"
 
@@ -198,10 +199,13 @@ class Multilevel(Solver):
         """Return whether a coarse graph is smaller, and not too small to represent the block."""
         return self.coarsening.least * width <= level.coarse.n <= self.coarsening.shrinks * n
 
-    def _is_geometric(self, problem: Problem) -> bool:
-        """Return whether coarse frequencies are near enough to those of the graph to show which are up to a cutoff."""
-        sparse = isinstance(problem.profile.operator, SparseOperator)
-        return sparse and problem.profile.width <= self.coarsening.geometric
+    def _has_coarse_graphs(self, problem: Problem) -> bool:
+        """Return whether low frequencies are smooth, and level sets small: else sweeps are as cheap, and surer."""
+        if not problem.profile.smooth:
+            return False
+        if not isinstance(problem.profile.operator, SparseOperator):
+            return problem.cutoff is None
+        return problem.profile.width <= self.coarsening.geometric
 
     def _counted(self, A: Operator, level: Aggregation, graph: CoarseGraph, goal: Goal, smoother: Filter) -> Goal:
         """Return the goal with as many vectors as a coarse graph has frequencies up to the cutoff."""
