@@ -231,6 +231,11 @@ def count(value: Any, what: str, low: int = 1, high: int | None = None, hint: st
     return number
 
 
+def width(value: Any, what: str) -> int:
+    """Return a number of features that a tensor may have: beyond it torch's own counts overflow."""
+    return count(value, what, 1, 2**31 - 1)
+
+
 def _whole(value: Any) -> bool:
     """Whether a value is a whole number of any type; a truth value is none."""
     if isinstance(value, (bool, np.bool_, str)) or getattr(value, "dtype", None) == torch.bool:

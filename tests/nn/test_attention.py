@@ -264,6 +264,7 @@ class TestModule:
         ("options", "message"),
         [
             ({"num_heads": 3}, "must divide"),
+            ({"embed_dim": 10**30}, "embed_dim must be between 1 and"),
             ({"k": 2, "cutoff": 0.5}, "either k or cutoff"),
             ({"k": 30}, "number of basis vectors"),
             ({"filter": "fourier"}, "must be one of"),

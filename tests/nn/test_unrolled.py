@@ -63,6 +63,12 @@ def test_gammas_by_sigmoid_and_softplus_start_near_one_and_keep_their_constraint
         UnrolledLanczos(3, gammas="tanh")
 
 
+@pytest.mark.parametrize("init", [2.55e302, -1e40, "7", float("nan")])
+def test_a_first_gamma_that_the_parameters_cannot_hold_is_refused(init):
+    with pytest.raises(InputError, match="init must be a"):
+        UnrolledLanczos(2, init=init)
+
+
 @pytest.mark.parametrize("k", [6, 8, 10])
 def test_untrained_learned_steps_are_lanczos_from_the_random_vector(k):
     """So that the author's "initialization" has the error of standard Lanczos."""

@@ -133,8 +133,8 @@ class LowPassAttention(nn.Module):
         batch_first: bool = True,
     ) -> None:
         super().__init__()
-        self.embed_dim = _checks.count(embed_dim, "embed_dim")
-        self.num_heads = _checks.count(num_heads, "num_heads")
+        self.embed_dim = embed_dim = _checks.width(embed_dim, "embed_dim")
+        self.num_heads = num_heads = _checks.count(num_heads, "num_heads")
         if embed_dim % num_heads:
             raise InputError(f"num_heads must divide embed_dim, got {num_heads} and {embed_dim}.")
         self.filter = _checks.choice(filter, FILTERS, "filter")

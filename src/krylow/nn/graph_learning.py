@@ -165,10 +165,10 @@ class GraphLearning(nn.Module):
         distance: float = 1.0,
     ) -> None:
         super().__init__()
-        self.embed_dim = embed_dim = _checks.count(embed_dim, "embed_dim")
+        self.embed_dim = embed_dim = _checks.width(embed_dim, "embed_dim")
         feature_dim = max(1, embed_dim // 4) if feature_dim is None else feature_dim
-        self.feature_dim = feature_dim = _checks.count(feature_dim, "feature_dim")
-        self.num_graphs = num_graphs = _checks.count(num_graphs, "num_graphs")
+        self.feature_dim = feature_dim = _checks.width(feature_dim, "feature_dim")
+        self.num_graphs = num_graphs = _checks.width(num_graphs, "num_graphs")
         self.kind = _checks.choice(kind.replace("ised", "ized"), KINDS, "kind")
         self.distance = _checks.positive(distance, "distance")
         self.features = nn.Linear(embed_dim, num_graphs * feature_dim, bias=False)  # F

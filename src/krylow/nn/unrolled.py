@@ -112,7 +112,9 @@ class UnrolledLanczos(nn.Module):
         if not isinstance(self.probe, Probe):
             raise InputError(f"probe must be a krylow.nn.Probe, got {probe!r}.")
         self.gammas = _checks.choice(gammas, tuple(FIRST_UPSILON), "gammas")
-        init = float(FIRST_UPSILON[gammas] if init is None else init)
+        init = FIRST_UPSILON[gammas] if init is None else _checks.number(init, "init")
+        if abs(init) > torch.finfo(torch.get_default_dtype()).max:
+            raise InputError(f"init must be a finite number of {torch.get_default_dtype()}, got {init}.")
         self.upsilon1 = nn.Parameter(torch.full((self.m,), init))
         self.upsilon2 = nn.Parameter(torch.full((self.m,), init if gammas == "square" else -init))
         self.reorthogonalize = _checks.flag(reorthogonalize, "reorthogonalize")
