@@ -17,6 +17,8 @@ from krylow.linalg.components import null_space
 from krylow.metrics import subspace_error
 from krylow.solvers._pencil import Pencil, first_frequency, scale
 from krylow.solvers.davidson import Davidson, Search
+from soak.case import GRAPHS
+from soak.families import reweighted
 
 N = 2200
 PRECONDITION = Pencil.precondition
@@ -433,3 +435,16 @@ def test_a_dense_graph_of_some_hundred_nodes_is_searched_and_a_function_is_refus
     assert float(kl.metrics.subspace_error(sub.basis, exact.basis)) <= max(1e-3, float(sub.error_bound))
     with pytest.raises(kl.InputError, match="its entries must be known"):
         kl.subspace(kl.operators.FunctionOperator(lambda X: L @ X, 500, dtype=L.dtype), 12, method="davidson")
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+@pytest.mark.parametrize("n", [2200, 6000])
+def test_two_weakly_joined_parts_have_a_gap_behind_the_second_frequency(n, tol):
+    """Clusters of heavy edges lower the second frequency far below the filter's, which need not begin again."""
+    rng = np.random.default_rng(0)
+    L = kl.laplacian(reweighted(GRAPHS["two expanders"](n, rng), "Pareto", rng))
+    found = kl.subspace(L, 2, method="davidson", tol=tol)
+    assert found.status == Status.CONVERGED
+    exact = kl.subspace(L, 2, method="chebyshev", tol=1e-8)
+    assert exact.status == Status.CONVERGED
+    assert float(subspace_error(found.basis, exact.basis)) <= tol

@@ -123,3 +123,12 @@ def test_frequencies_over_twelve_orders_of_magnitude_are_resolved(seed):
     sub = kl.subspace(L, k, method="shift_invert", tol=1e-6)
     assert sub.status.name == "CONVERGED"
     assert float(kl.metrics.subspace_error(sub.basis, lowest(L.to_dense(), k)[1])) <= 1e-6
+
+
+def test_a_cutoff_and_a_basis_of_one_vector_are_answered():
+    """A restart that keeps no vector at all polishes an empty block."""
+    W = np.array([[0.0, 2.0, -1.0], [2.0, 1.0, -1.0], [-1.0, -1.0, 0.0]])
+    L = kl.laplacian(scipy.sparse.csr_array(W), "normalized")
+    found = kl.subspace(L, cutoff=1.0, method="shift_invert", m=1, tol=1e-2, start=np.ones((3, 2)))
+    below = np.linalg.eigvalsh(L.to_dense().numpy())
+    assert found.k == (below <= 1.0).sum() or found.status.name != "CONVERGED"

@@ -190,7 +190,7 @@ def _block_gram(x: Any, y: Any) -> Any:
 def _in_blocks(x: Any) -> tuple[Any, Any]:
     """Return x as blocks of ``ROWS`` rows, and the remaining rows."""
     end = x.shape[0] // ROWS * ROWS
-    return x[:end].reshape(-1, ROWS, x.shape[1]), x[end:]
+    return x[:end].reshape(end // ROWS, ROWS, x.shape[1]), x[end:]
 
 
 def _summed(X: Tensor, work: Callable[[int, int], list[Any]]) -> list[Tensor]:

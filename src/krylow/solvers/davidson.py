@@ -191,8 +191,8 @@ class Search(RitzBlock):
                 self.add(self.orthonormalized(level.prolong(V).to(self.X.dtype)))
             if self.cutoff is not None:
                 self._recount(int((self.theta <= self.cutoff).sum()))
-            shift, last = self._between(), float(self.theta[self.wanted - 1])
-            if before - last <= set_.fall * abs(before):
+            used, shift, last = self.pencil.shift, self._between(), float(self.theta[self.wanted - 1])
+            if before - last <= set_.fall * abs(before) or shift >= (1 - set_.fall) * used > 0:
                 return
         self._complete = False
 
@@ -336,7 +336,7 @@ class Search(RitzBlock):
             if self.outcome.error <= tol and not self._separated and undecided < Stopping.patience:
                 undecided += 1
             elif self.outcome.error <= tol or still == 2:
-                self.outcome = replace(self.outcome, settled=True)
+                self.outcome = replace(self.outcome, settled=self._complete)  # else nothing was judged
                 return True
 
     @property
