@@ -585,7 +585,7 @@ def judge_odd(case: tuple[str, dict[str, Any]]) -> str:
     except MemoryError:
         return "refused"  # what was asked for is that large
     except Exception as error:
-        return "refused" if "allocate memory" in str(error) else f"{type(error).__name__}: {error}"[:300]
+        return "refused" if "alloc" in str(error) else f"{type(error).__name__}: {error}"[:300]
     basis = getattr(answer, "basis", answer)
     asked = [value for value in case[1].values() if isinstance(value, (torch.Tensor, np.ndarray, float, list))]
     asked = [value for value in asked if np.asarray(value).dtype.kind in "fiubc"]

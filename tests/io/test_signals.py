@@ -54,6 +54,7 @@ def test_numbers_come_back_to_the_bit(dtype):
     [
         ("", "empty file"),
         ("x,y\n", "got one line"),
+        ('"\nnan\t2\n', "got a first line"),
         ("1,2\n3\n", "got '3' on line 2"),
         ("1,2\n3,x\n", "got '3,x' on line 2"),
         ("x,y\n1,2\n3,\n", "got '3,' on line 3"),

@@ -132,3 +132,13 @@ def test_a_cutoff_and_a_basis_of_one_vector_are_answered():
     found = kl.subspace(L, cutoff=1.0, method="shift_invert", m=1, tol=1e-2, start=np.ones((3, 2)))
     below = np.linalg.eigvalsh(L.to_dense().numpy())
     assert found.k == (below <= 1.0).sum() or found.status.name != "CONVERGED"
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+@pytest.mark.parametrize("loops", [0.0, 1.0])
+def test_a_basis_of_fewer_vectors_than_are_wanted_is_enlarged(m, loops):
+    """A sparse graph of a few nodes alone is decomposed by a dense factor, whose restarts need more than k vectors."""
+    L = kl.laplacian(scipy.sparse.csr_array(loops * np.eye(2)))
+    found = kl.subspace(L, 2, method="shift_invert", m=m)
+    assert found.status.name == "CONVERGED"
+    torch.testing.assert_close(projector(found.basis), torch.eye(2, dtype=F64))

@@ -107,6 +107,8 @@ def parse_table(text: str, limit: Limit) -> Table:
         raise InputError(f"{what} must hold a row of numbers for each node, got an empty file.")
     mark = separator(lines[0])
     first = fields(lines[0], mark, what)
+    if not first:
+        raise InputError(f"{what} must hold a row of numbers for each node, got a first line {lines[0][:60]!r}.")
     header = all(part and not is_number(part) for part in first[1:] or first)
     body = lines[1:] if header else lines
     if not body:

@@ -134,7 +134,8 @@ class ShiftInvert(Solver):
         """Return the pairs from a Cholesky factorisation in float64 and thick restarts on the inverse."""
         if isinstance(L, FunctionOperator):
             raise InputError('method="shift_invert" factorises L, so its entries must be known, got a function.')
-        A, k, size, tol = L.double(), problem.k, self._size(problem), SAFETY * problem.tol
+        A, k, tol = L.double(), problem.k, SAFETY * problem.tol
+        size = max(self._size(problem), 2 * k, k + 16)  # restarts need more than k
         low, shift = self._positive_shift(A)
         factor = torch.linalg.cholesky(A.to_dense() + torch.diag_embed(shift[..., None].expand(*shift.shape, A.n)))
         inverse = FunctionOperator(
