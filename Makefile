@@ -63,8 +63,10 @@ test-lowest:  ## the fast tests with the lowest versions that are allowed (torch
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n $(WORKERS) -m "not slow" tests lab/tests
 
 soak: setup  ## random graphs against LAPACK for SECONDS (3600), 10^5 odd files and calls; goes on where it was
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/fuzz/run.py --cases 100000 --seed $(or $(SEED),0) --out results/fuzz
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/soak/run.py --seconds $(or $(SECONDS),3600) --seed $(or $(SEED),0) --out results/soak
+	export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 SEED=$(or $(SEED),0); failed=0; \
+	$(BIN)/python tests/fuzz/run.py --cases 100000 --seed $$SEED --out results/fuzz || failed=1; \
+	$(BIN)/python tests/soak/run.py --seconds $(or $(SECONDS),3600) --seed $$SEED --out results/soak || failed=1; \
+	exit $$failed
 
 test-native-asan: setup  ## the tests of the extension, built with AddressSanitizer and UndefinedBehaviorSanitizer
 	native/asan.sh $(abspath $(BIN)/python) -m pytest -q -p no:cacheprovider tests/native
