@@ -158,6 +158,7 @@ def test_dimacs(G, tmp_path):
         ("p sp 3 1\na 1 9 2\n", "nodes from 1 to 3"),
         ("p edge 900000000000 1\ne 1 2\n", "must not need more memory"),
         ("p edge 3 1\ne 1 2\na 1 2\n", "edges or arcs"),
+        (f"p edge {'9' * 5000} 1\ne 1 2\n", "no more nodes and edges than"),
     ):
         (tmp_path / "g.col").write_text(text)
         with pytest.raises(InputError, match=message):

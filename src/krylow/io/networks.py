@@ -125,6 +125,13 @@ def _pajek(networkx: Any, content: bytes, limit: Limit) -> Any:
     return G
 
 
+def _declared(digits: str, what: str) -> int:
+    """Return the number of nodes, edges or weights that a file declares."""
+    if len(digits) > 18:  # Python refuses to convert some thousand digits
+        raise InputError(f"{what} must declare no more nodes and edges than 10^18, got {digits[:18]}...")
+    return int(digits)
+
+
 def _metis(content: bytes, limit: Limit, columns: Columns = DEFAULT) -> Edges:
     """Read METIS: a line a node of its neighbours from 1, with weights where the header's format says so."""
     what = limit.what
@@ -132,9 +139,10 @@ def _metis(content: bytes, limit: Limit, columns: Columns = DEFAULT) -> Edges:
     header = next((line for line in lines if line.strip()), "").split()
     if not 2 <= len(header) <= 4 or not all(map(str.isdecimal, header)):
         raise InputError(f"{what} must begin with the numbers of its nodes and edges as METIS does, got another line.")
-    n, m, form = int(header[0]), int(header[1]), (header[2] if len(header) > 2 else "0").zfill(3)[-3:]
+    n, m = _declared(header[0], what), _declared(header[1], what)
+    form = (header[2] if len(header) > 2 else "0").zfill(3)[-3:]
     weighted = form[2] == "1"
-    before = (form[0] == "1") + (form[1] == "1") * (int(header[3]) if len(header) > 3 else 1)
+    before = (form[0] == "1") + (form[1] == "1") * (_declared(header[3], what) if len(header) > 3 else 1)
     counts, numbers = _ragged(lines, n, before, limit)
     if weighted and (counts % 2).any():
         raise InputError(
@@ -173,7 +181,7 @@ def _dimacs(content: bytes, limit: Limit, columns: Columns = DEFAULT) -> Edges:
     problem = re.search(r"^p[ \t]+\w+[ \t]+(\d+)[ \t]+(\d+)", text, re.MULTILINE)
     if problem is None:
         raise InputError(f"{what} must have a line 'p kind nodes edges' as DIMACS files do, got none.")
-    n, kinds = int(problem[1]), set(re.findall(r"^([ae])[ \t]", text, re.MULTILINE))
+    n, kinds = _declared(problem[1], what), set(re.findall(r"^([ae])[ \t]", text, re.MULTILINE))
     if len(kinds) > 1:
         raise InputError(f"{what} must have edges or arcs, got both.")
     body = "\n".join(_dimacs_lines(text))
