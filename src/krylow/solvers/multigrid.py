@@ -68,7 +68,8 @@ class Multilevel(Solver):
 
     The lowest eigenvectors of a coarse graph, prolonged and refined by two-grid cycles until the estimated error is
     below ``tol``. A graph of up to 400 nodes is its own coarsest level, which is decomposed, and so are graphs of a
-    batch, and one of which more than a quarter of the frequencies are wanted.
+    batch, and one of which more than a quarter of the frequencies are wanted. One without a geometry, with large level
+    sets of a breadth-first search, is swept by Chebyshev filters from a random block.
 
     Cost: about 10 passes over L a cycle, 1 to 3 cycles for an error of 1e-3, and four blocks of memory.
 
