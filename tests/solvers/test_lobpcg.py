@@ -11,6 +11,8 @@ from krylow.metrics import subspace_error
 from krylow.operators import DenseOperator, FunctionOperator
 from krylow.solvers import LOBPCG, Problem
 from krylow.testing import cycle, from_spectrum, grid, laplacian_matrix, lowest, path, random_graph
+from soak.case import GRAPHS
+from soak.families import reweighted
 from soak.unseen import UNSEEN
 
 F64 = torch.float64
@@ -132,3 +134,15 @@ def test_weights_over_twelve_orders_in_float32_keep_the_basis_orthonormal(seed):
     if found.status == Status.CONVERGED:
         U = torch.linalg.eigh(L.to_dense()).eigenvectors[:, :13]
         assert float((V - U @ (U.mT @ V)).square().mean()) <= 1e-5
+
+
+@pytest.mark.parametrize("most", [40, 80])
+def test_a_guard_that_the_budget_stopped_bounds_nothing(most):
+    """Equal graphs side by side: copies of a frequency lie below a guard that has not converged."""
+    rng = np.random.default_rng(1)
+    W = reweighted(GRAPHS["equal graphs"](2200, rng), "twelve orders", rng)
+    W = W + scipy.sparse.diags_array((rng.random(2200) < 0.1) * rng.uniform(0.1, 2, 2200))
+    L = kl.laplacian(W, "generalized")
+    found = kl.subspace(L, 10, method="lobpcg", tol=1e-2, max_products=18 * most)
+    exact = kl.subspace(L, 10, method="exact")
+    assert found.status != Status.CONVERGED or float(kl.metrics.subspace_error(found.basis, exact.basis)) <= 1e-2

@@ -89,7 +89,7 @@ def thick_restart(
             if growth.exhausted:
                 return growth.answer(ritz)
             if left < growth.next.shape[-1]:
-                return growth.answer(_untested(ritz, k) if settings.recheck and tol > 0 else ritz)
+                return growth.answer(ritz.untested(k) if settings.recheck and tol > 0 else ritz)
             if tol == 0 or not bool(_finished(ritz, k, tol, rounding).all()):
                 growth.restart(ritz, keep)
                 continue
@@ -102,7 +102,7 @@ def thick_restart(
                 return growth.answer(latest)
             left -= growth.join(ritz, outside, k, min(max(1, keep - k), left)) if left else 0
             if left < growth.next.shape[-1] or growth.width + growth.next.shape[-1] > growth.capacity:
-                return growth.answer(_untested(latest, k))
+                return growth.answer(latest.untested(k))
     except KeyboardInterrupt:
         if latest is None:
             raise
@@ -158,13 +158,6 @@ def _missed(both: Ritz, ritz: Ritz, k: int, rounding: Tensor) -> Tensor:
     """Return where the lowest value outside is below the k-th, and known well enough to say so."""
     depth = ritz.theta[..., k - 1] - both.theta[..., k]
     return (depth > rounding) & (both.residuals[..., k] <= CONVERGED_PART * depth)
-
-
-def _untested(ritz: Ritz, k: int) -> Ritz:
-    """Return pairs of which the (k+1)-st bounds nothing: copies below it may have been missed."""
-    residuals = ritz.residuals.clone()
-    residuals[..., k:] = torch.inf
-    return replace(ritz, residuals=residuals)
 
 
 def _confirmed(both: Ritz, ritz: Ritz, k: int, rounding: Tensor) -> Tensor:

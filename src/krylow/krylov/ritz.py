@@ -95,6 +95,15 @@ class Ritz:
         theta, X, residuals = (part.to(dtype) for part in (self.theta, self.X, self.residuals))
         return replace(self, theta=theta, X=X, residuals=residuals)
 
+    def untested(self, k: int, where: Tensor | None = None) -> Ritz:
+        """Return pairs of which the (k+1)-st bounds nothing, since values below it may have been missed.
+
+        ``where`` ``(*batch,)`` says of which graphs; None: of all.
+        """
+        residuals = self.residuals.clone()
+        residuals[..., k:] = torch.inf if where is None else residuals[..., k:].masked_fill(where[..., None], torch.inf)
+        return replace(self, residuals=residuals)
+
     def estimate(self, k: int) -> Tensor:
         r"""Return the estimated error of the k lowest, ``(*batch,)``: the next pair bounds $\lambda_{k+1}$."""
         if self.theta.shape[-1] <= k:

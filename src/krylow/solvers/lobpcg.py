@@ -75,7 +75,7 @@ class LOBPCG(Solver):
             active = (~_locked(L, pairs, k, self.lock * tol) & ~done[..., None]).reshape(-1, width).any(0)
             stop = not bool(active.any()) or L.products + int(active.sum()) + width > limit
             if stop and iteration.V.shape[-1] == width:
-                return pairs
+                return pairs.untested(k, ~done)  # a guard that has not converged may hide what is lower
             try:  # an answer is confirmed by fresh products
                 if stop:
                     iteration = Iteration.start(L, iteration.X)
